@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Traffic over AF_VSOCK with checked content.
+//!
+//! One end serves, the other asks for what it wants; either may be the guest. Results are lines of
+//! `name=value` pairs on standard output, and the exit status says whether all was right.
+
+mod dial;
+mod flood;
+mod hold;
+mod ping;
+mod plan;
+mod pump;
+mod report;
+mod serve;
+mod socket;
+mod sockets;
+mod target;
+mod transfer;
+mod wire;
+
+use anyhow::Result;
+use clap::Parser;
+
+/// AF_VSOCK traffic with checked content
+#[derive(Parser)]
+#[command(version)]
+enum Command {
+    /// Answer connections until killed
+    Serve(serve::Options),
+    /// Move seeded random data both ways and compare hashes
+    Transfer(transfer::Options),
+    /// Measure round trips
+    Ping(ping::Options),
+    /// Write as fast as the peer takes it
+    Flood(flood::Options),
+    /// Connect repeatedly and print how the outcome changes
+    Dial(dial::Options),
+    /// Keep connections open and print how they end
+    Hold(hold::Options),
+    /// List the AF_VSOCK sockets of this network namespace
+    Sockets(sockets::Options),
+}
+
+fn main() -> Result<()> {
+    match Command::parse() {
+        Command::Serve(options) => serve::run(options),
+        Command::Transfer(options) => transfer::run(options),
+        Command::Ping(options) => ping::run(options),
+        Command::Flood(options) => flood::run(options),
+        Command::Dial(options) => dial::run(&options),
+        Command::Hold(options) => hold::run(options),
+        Command::Sockets(options) => sockets::run(options),
+    }
+}
