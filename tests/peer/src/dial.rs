@@ -13,7 +13,7 @@ use crate::socket::{Connection, Kind};
 
 /// Whom to call, and how often.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// CID of the peer
     #[arg(long)]
     cid: u32,
@@ -46,7 +46,7 @@ struct Phase {
 /// # Errors
 ///
 /// If no attempt worked.
-pub fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
     let started = Instant::now();
     let mut phases = Vec::new();
     for _ in 0..options.attempts {
@@ -77,7 +77,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// `OK`, or the name of the errno.
-pub fn outcome(result: std::io::Result<()>) -> String {
+pub(crate) fn outcome(result: std::io::Result<()>) -> String {
     match result.map_err(|error| error.raw_os_error()) {
         Ok(()) => "OK".to_owned(),
         Err(Some(errno)) => format!("{:?}", Errno::from_raw(errno)),

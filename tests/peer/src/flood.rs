@@ -16,7 +16,7 @@ use crate::wire::{Operation, Request, Verdict};
 
 /// What to write, and for how long.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     #[command(flatten)]
     target: Target,
     /// Kind of the sockets
@@ -37,7 +37,7 @@ pub struct Options {
 }
 
 /// Writes on all connections and prints one line; fails unless all that was written arrived.
-pub fn run(options: Options) -> Result<()> {
+pub(crate) fn run(options: Options) -> Result<()> {
     let started = Instant::now();
     let bytes = thread::scope(|scope| {
         let running: Vec<_> = (0..options.connections)

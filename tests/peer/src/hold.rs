@@ -16,7 +16,7 @@ use crate::target::Target;
 
 /// What to hold, and for how long.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     #[command(flatten)]
     target: Target,
     /// Kind of the sockets
@@ -32,7 +32,7 @@ pub struct Options {
 
 /// Holds the connections; prints a line when all are up, one for each that the peer ends, and one
 /// at the end.
-pub fn run(options: Options) -> Result<()> {
+pub(crate) fn run(options: Options) -> Result<()> {
     let mut open = (0..options.connections)
         .map(|index| Ok((index, options.target.connect(options.kind)?)))
         .collect::<Result<Vec<_>>>()?;

@@ -8,6 +8,7 @@
 mod dial;
 mod flood;
 mod hold;
+mod pin;
 mod ping;
 mod plan;
 mod pump;
@@ -38,6 +39,8 @@ enum Command {
     Dial(dial::Options),
     /// Keep connections open and print how they end
     Hold(hold::Options),
+    /// Try to connect one socket and keep it open, connected or not
+    Pin(pin::Options),
     /// List the AF_VSOCK sockets of this network namespace
     Sockets(sockets::Options),
 }
@@ -50,6 +53,7 @@ fn main() -> Result<()> {
         Command::Flood(options) => flood::run(options),
         Command::Dial(options) => dial::run(&options),
         Command::Hold(options) => hold::run(options),
+        Command::Pin(options) => pin::run(options),
         Command::Sockets(options) => sockets::run(options),
     }
 }

@@ -15,7 +15,7 @@ use crate::wire::{Operation, Request};
 
 /// What to send, and how often.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     #[command(flatten)]
     target: Target,
     /// Kind of the socket
@@ -33,7 +33,7 @@ pub struct Options {
 }
 
 /// Makes the round trips, checks what comes back, and prints one line of microseconds.
-pub fn run(options: Options) -> Result<()> {
+pub(crate) fn run(options: Options) -> Result<()> {
     let sizes = Sizes::new(options.size, options.size).context("size")?;
     let connection = options.target.connect(options.kind)?;
     let request = Request {

@@ -5,12 +5,12 @@
 //! Both ends can derive the same plan, so that the receiver knows every message length and every
 //! end-of-record mark before it arrives.
 
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use rand_chacha::rand_core::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// Direction of a transfer, seen from the end that opened the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub(crate) enum Direction {
     /// From the connecting end to the accepting end.
     Up,
     /// From the accepting end to the connecting end.
@@ -18,28 +18,28 @@ pub enum Direction {
 }
 
 /// Largest write that either end makes, in bytes.
-pub const MAX_WRITE: u32 = 1 << 20;
+pub(crate) const MAX_WRITE: u32 = 1 << 20;
 
 /// Smallest and largest write, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
+pub(crate) struct Sizes {
     min: u32,
     max: u32,
 }
 
 impl Sizes {
     /// Returns `None` unless `1 <= min <= max <= MAX_WRITE`.
-    pub fn new(min: u32, max: u32) -> Option<Self> {
+    pub(crate) fn new(min: u32, max: u32) -> Option<Self> {
         (1 <= min && min <= max && max <= MAX_WRITE).then_some(Self { min, max })
     }
 
     /// Smallest write, in bytes.
-    pub fn min(self) -> u32 {
+    pub(crate) fn min(self) -> u32 {
         self.min
     }
 
     /// Largest write, in bytes.
-    pub fn max(self) -> u32 {
+    pub(crate) fn max(self) -> u32 {
         self.max
     }
 
@@ -47,7 +47,7 @@ impl Sizes {
     ///
     /// A uniform choice would nearly never make a write of a few bytes, and one that favours them
     /// would make a long transfer of nothing else.
-    fn pick(self, rng: &mut impl RngCore) -> u32 {
+    fn pick(self, rng: &mut impl Rng) -> u32 {
         let (low, high) = (self.min.ilog2(), self.max.ilog2());
         let base = 1_u32 << (low + rng.next_u32() % (high - low + 1));
         (base + rng.next_u32() % base).clamp(self.min, self.max)
@@ -56,7 +56,7 @@ impl Sizes {
 
 /// One write, or one message of a seqpacket socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Write {
+pub(crate) struct Write {
     /// Length in bytes.
     pub len: usize,
     /// Whether a seqpacket message carries `MSG_EOR`.
@@ -64,7 +64,7 @@ pub struct Write {
 }
 
 /// The writes of one direction of one connection, in order.
-pub struct Writes {
+pub(crate) struct Writes {
     rng: ChaCha8Rng,
     sizes: Sizes,
     left: u64,
@@ -88,7 +88,7 @@ impl Iterator for Writes {
 
 /// The whole of one direction of one connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Seed of the run.
     pub seed: u64,
     /// Index of the connection within the run.
@@ -110,7 +110,7 @@ enum Sequence {
 
 impl Plan {
     /// The writes that the sender makes.
-    pub fn writes(&self) -> Writes {
+    pub(crate) fn writes(&self) -> Writes {
         Writes {
             rng: self.rng(Sequence::Sizes),
             sizes: self.sizes,
@@ -119,12 +119,12 @@ impl Plan {
     }
 
     /// The random bytes that the sender fills its writes with.
-    pub fn content(&self) -> ChaCha8Rng {
+    pub(crate) fn content(&self) -> ChaCha8Rng {
         self.rng(Sequence::Content)
     }
 
     /// Endless sizes for the reads of a stream's receiver, from 1 to `max` bytes.
-    pub fn reads(&self, max: u32) -> impl Iterator<Item = usize> {
+    pub(crate) fn reads(&self, max: u32) -> impl Iterator<Item = usize> {
         let sizes = Sizes { min: 1, max };
         let mut rng = self.rng(Sequence::Reads);
         std::iter::repeat_with(move || sizes.pick(&mut rng) as usize)
@@ -145,7 +145,7 @@ impl Plan {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use rand_chacha::rand_core::RngCore;
+    use rand_chacha::rand_core::Rng;
 
     fn plan(seed: u64, direction: Direction, bytes: u64, sizes: Sizes) -> Plan {
         Plan {

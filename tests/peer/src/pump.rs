@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::thread;
 
 use anyhow::{bail, ensure, Context, Result};
-use rand_chacha::rand_core::RngCore;
+use rand_chacha::rand_core::Rng;
 use sha2::{Digest, Sha256};
 
 use crate::plan::Plan;
@@ -18,7 +18,7 @@ const MAX_READ: u32 = 256 << 10;
 
 /// What went over a connection in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub(crate) struct Moved {
     /// Payload bytes.
     pub bytes: u64,
     /// SHA-256 of the payload.
@@ -28,7 +28,7 @@ pub struct Moved {
 /// Sends `outgoing` and receives `incoming` at once: what was sent and what was received.
 ///
 /// When one half fails the connection is shut down, so that the other half ends too.
-pub fn both_ways(
+pub(crate) fn both_ways(
     connection: &Connection,
     outgoing: &Plan,
     incoming: &Plan,

@@ -23,7 +23,7 @@ const SINK_READ: usize = 256 << 10;
 
 /// How the server runs.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Port for streams; seqpacket takes the next one
     #[arg(long)]
     port: u32,
@@ -36,7 +36,7 @@ pub struct Options {
 ///
 /// A connection that fails is reported on standard error and costs nothing else: its peer sees
 /// that no verdict comes.
-pub fn run(options: Options) -> Result<()> {
+pub(crate) fn run(options: Options) -> Result<()> {
     let listener = |kind: Kind| {
         let port = kind.port(options.port);
         socket::listen(kind, port, BACKLOG)

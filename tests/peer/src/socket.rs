@@ -8,13 +8,12 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use nix::sys::socket::{recvmsg, sendmsg, setsockopt, MsgFlags};
-use nix::{setsockopt_impl, sockopt_impl};
+use nix::sys::socket::{recvmsg, sendmsg, MsgFlags};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// The kind of AF_VSOCK socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// `SOCK_STREAM`.
     Stream,
     /// `SOCK_SEQPACKET`.
@@ -23,7 +22,7 @@ pub enum Kind {
 
 impl Kind {
     /// The word used on the command line and in reports.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Stream => "stream",
             Self::Seqpacket => "seqpacket",
@@ -32,7 +31,7 @@ impl Kind {
 
     /// The port that a server uses for this kind: ports are shared by all kinds, so seqpacket takes
     /// the next one.
-    pub fn port(self, base: u32) -> u32 {
+    pub(crate) fn port(self, base: u32) -> u32 {
         match self {
             Self::Stream => base,
             Self::Seqpacket => base + 1,
@@ -45,39 +44,48 @@ const SO_VM_SOCKETS_BUFFER_SIZE: libc::c_int = 0;
 /// `SO_VM_SOCKETS_BUFFER_MAX_SIZE` of the kernel's `vm_sockets.h`.
 const SO_VM_SOCKETS_BUFFER_MAX_SIZE: libc::c_int = 2;
 
-sockopt_impl!(
-    /// Receive buffer of a vsock socket, in bytes: a `u64` in the kernel, as `usize` is here.
-    BufferSize, SetOnly, libc::AF_VSOCK, SO_VM_SOCKETS_BUFFER_SIZE, usize
-);
-sockopt_impl!(
-    /// Limit of the receive buffer of a vsock socket, in bytes, as above.
-    BufferMaxSize, SetOnly, libc::AF_VSOCK, SO_VM_SOCKETS_BUFFER_MAX_SIZE, usize
-);
-
 /// Receive buffer of seqpacket sockets: a message must fit in it whole, and its overhead too.
-const SEQPACKET_BUFFER: usize = 4 << 20;
+const SEQPACKET_BUFFER: u64 = 4 << 20;
 
 /// A connected socket.
-pub struct Connection {
+pub(crate) struct Connection {
     socket: Socket,
     kind: Kind,
 }
 
 /// A socket of `kind`, neither bound nor connected.
-pub fn open(kind: Kind) -> io::Result<Socket> {
+pub(crate) fn open(kind: Kind) -> io::Result<Socket> {
     let socket = match kind {
         Kind::Stream => Socket::new(Domain::VSOCK, Type::STREAM, None)?,
         Kind::Seqpacket => Socket::new(Domain::VSOCK, Type::SEQPACKET, None)?,
     };
     if kind == Kind::Seqpacket {
-        setsockopt(&socket, BufferMaxSize, &SEQPACKET_BUFFER)?;
-        setsockopt(&socket, BufferSize, &SEQPACKET_BUFFER)?;
+        set_buffer(&socket, SO_VM_SOCKETS_BUFFER_MAX_SIZE, SEQPACKET_BUFFER)?;
+        set_buffer(&socket, SO_VM_SOCKETS_BUFFER_SIZE, SEQPACKET_BUFFER)?;
     }
     Ok(socket)
 }
 
+/// Sets a buffer option of a vsock socket, in bytes.
+fn set_buffer(socket: &Socket, option: libc::c_int, bytes: u64) -> io::Result<()> {
+    // SAFETY: The value is a live `u64` and its size is given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::AF_VSOCK,
+            option,
+            (&raw const bytes).cast(),
+            size_of::<u64>() as libc::socklen_t,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// A listening socket for any local CID.
-pub fn listen(kind: Kind, port: u32, backlog: i32) -> io::Result<Socket> {
+pub(crate) fn listen(kind: Kind, port: u32, backlog: i32) -> io::Result<Socket> {
     let socket = open(kind)?;
     socket.bind(&SockAddr::vsock(libc::VMADDR_CID_ANY, port))?;
     socket.listen(backlog)?;
@@ -90,41 +98,41 @@ impl Connection {
     /// # Errors
     ///
     /// The errno of `socket(2)` or `connect(2)`.
-    pub fn connect(kind: Kind, cid: u32, port: u32) -> io::Result<Self> {
+    pub(crate) fn connect(kind: Kind, cid: u32, port: u32) -> io::Result<Self> {
         let socket = open(kind)?;
         socket.connect(&SockAddr::vsock(cid, port))?;
         Ok(Self { socket, kind })
     }
 
     /// Takes the next connection from a listening socket of `kind`.
-    pub fn accept(listener: &Socket, kind: Kind) -> io::Result<Self> {
+    pub(crate) fn accept(listener: &Socket, kind: Kind) -> io::Result<Self> {
         let (socket, _) = listener.accept()?;
         Ok(Self { socket, kind })
     }
 
     /// Makes every later read and write fail with `EAGAIN` when nothing moves for `limit`.
-    pub fn set_timeout(&self, limit: Duration) -> io::Result<()> {
+    pub(crate) fn set_timeout(&self, limit: Duration) -> io::Result<()> {
         self.socket.set_read_timeout(Some(limit))?;
         self.socket.set_write_timeout(Some(limit))
     }
 
     /// The kind of the socket.
-    pub fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
     /// The socket itself.
-    pub fn socket(&self) -> &Socket {
+    pub(crate) fn socket(&self) -> &Socket {
         &self.socket
     }
 
     /// Sends `bytes` as one record: all of them on a stream, one message on seqpacket.
-    pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<()> {
         self.send_record(bytes, false)
     }
 
     /// As [`Connection::send`]; `end_of_record` sets `MSG_EOR` on a seqpacket message.
-    pub fn send_record(&self, bytes: &[u8], end_of_record: bool) -> io::Result<()> {
+    pub(crate) fn send_record(&self, bytes: &[u8], end_of_record: bool) -> io::Result<()> {
         if self.kind == Kind::Stream {
             return (&self.socket).write_all(bytes);
         }
@@ -150,7 +158,7 @@ impl Connection {
     }
 
     /// Receives what is there, at most `buf.len()` bytes; 0 is the end of the connection.
-    pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         (&self.socket).read(buf)
     }
 
@@ -159,7 +167,7 @@ impl Connection {
     /// # Errors
     ///
     /// An errno, or `InvalidData` for a message longer than `buf`.
-    pub fn recv_message(&self, buf: &mut [u8]) -> io::Result<(usize, bool)> {
+    pub(crate) fn recv_message(&self, buf: &mut [u8]) -> io::Result<(usize, bool)> {
         let mut parts = [IoSliceMut::new(buf)];
         let got = recvmsg::<()>(self.socket.as_raw_fd(), &mut parts, None, MsgFlags::empty())?;
         if got.flags.contains(MsgFlags::MSG_TRUNC) {
@@ -176,7 +184,7 @@ impl Connection {
     /// # Errors
     ///
     /// An errno, `UnexpectedEof`, or `InvalidData` for a message of another length.
-    pub fn recv_exact(&self, buf: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn recv_exact(&self, buf: &mut [u8]) -> io::Result<()> {
         if self.kind == Kind::Stream {
             return (&self.socket).read_exact(buf);
         }
@@ -192,7 +200,7 @@ impl Connection {
     }
 
     /// Ends this end's sending.
-    pub fn finish_sending(&self) -> io::Result<()> {
+    pub(crate) fn finish_sending(&self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)
     }
 }

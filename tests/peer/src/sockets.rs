@@ -58,14 +58,14 @@ struct Entry {
 
 /// Which sockets to list.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Only those whose peer has this CID
     #[arg(long)]
     cid: Option<u32>,
 }
 
 /// Prints one line for each socket and one with their number.
-pub fn run(options: Options) -> Result<()> {
+pub(crate) fn run(options: Options) -> Result<()> {
     let mut count = 0;
     for entry in dump()? {
         if options.cid.is_some_and(|cid| cid != entry.dst_cid.get()) {

@@ -16,7 +16,7 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// The accepting end, as named on the command line.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Target {
+pub(crate) struct Target {
     /// CID of the peer
     #[arg(long)]
     pub cid: u32,
@@ -33,7 +33,7 @@ pub struct Target {
 
 impl Target {
     /// Connects one socket of `kind`.
-    pub fn connect(&self, kind: Kind) -> Result<Connection> {
+    pub(crate) fn connect(&self, kind: Kind) -> Result<Connection> {
         let port = kind.port(self.port);
         let started = Instant::now();
         let connection = loop {

@@ -17,7 +17,7 @@ use crate::wire::{Operation, Request, Verdict};
 
 /// What to transfer.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     #[command(flatten)]
     target: Target,
     /// Kind of the sockets
@@ -44,7 +44,7 @@ pub struct Options {
 }
 
 /// Runs the transfer and prints one line; fails on the first connection that failed.
-pub fn run(options: Options) -> Result<()> {
+pub(crate) fn run(options: Options) -> Result<()> {
     let sizes = Sizes::new(options.min_write, options.max_write).context("bounds of writes")?;
     let requests: Vec<Request> = (0..options.connections)
         .map(|connection| Request {

@@ -9,13 +9,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::plan::{Direction, Plan, Sizes};
 
 /// Bytes of a SHA-256 digest.
-pub const DIGEST_LEN: usize = 32;
+pub(crate) const DIGEST_LEN: usize = 32;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"peer");
 
 /// What the connecting end wants from the accepting end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub(crate) enum Operation {
     /// Seeded data each way, then digests and a verdict.
     Transfer,
     /// Whatever arrives goes back, in records of the largest size.
@@ -34,7 +34,7 @@ impl Operation {
 
 /// First record on every connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub(crate) struct Request {
     /// What to do.
     pub operation: Operation,
     /// Seed of the run.
@@ -65,10 +65,10 @@ struct Encoded {
 
 impl Request {
     /// Bytes on the wire.
-    pub const LEN: usize = size_of::<Encoded>();
+    pub(crate) const LEN: usize = size_of::<Encoded>();
 
     /// The request as it travels.
-    pub fn encode(&self) -> [u8; Self::LEN] {
+    pub(crate) fn encode(&self) -> [u8; Self::LEN] {
         zerocopy::transmute!(Encoded {
             magic: MAGIC.into(),
             operation: (self.operation as u32).into(),
@@ -82,7 +82,7 @@ impl Request {
     }
 
     /// Reads a request; `None` if the bytes are not one.
-    pub fn parse(bytes: &[u8; Self::LEN]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &[u8; Self::LEN]) -> Option<Self> {
         let encoded: Encoded = zerocopy::transmute!(*bytes);
         if encoded.magic.get() != MAGIC {
             return None;
@@ -98,7 +98,7 @@ impl Request {
     }
 
     /// The plan of one direction.
-    pub fn plan(&self, direction: Direction) -> Plan {
+    pub(crate) fn plan(&self, direction: Direction) -> Plan {
         Plan {
             seed: self.seed,
             connection: self.connection,
@@ -117,7 +117,7 @@ impl Request {
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// Payload bytes received.
     pub bytes: U64,
     /// SHA-256 of them, or zeroes where nothing is hashed.
@@ -126,7 +126,7 @@ pub struct Verdict {
 
 impl Verdict {
     /// Bytes on the wire.
-    pub const LEN: usize = size_of::<Self>();
+    pub(crate) const LEN: usize = size_of::<Self>();
 }
 
 #[cfg(test)]
