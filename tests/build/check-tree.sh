@@ -10,6 +10,7 @@ gcc="some-gcc-14 (Debian 14.2.0-19) 14.2.0"
 
 # fake_tool NAME LINE: a program in $tools that knows only --version.
 fake_tool() {
+	# shellcheck disable=SC2016 # $1 is the program's own
 	printf '#!/bin/sh\n[ "$1" = --version ] && echo "%s"\n[ "$1" = --print ] && echo %s/sysroot\nexit 0\n' "$2" "$tree" >"$tools/$1"
 	chmod +x "$tools/$1"
 }
@@ -53,7 +54,7 @@ symvers() {
 }
 
 # The C symbols that the script asks for, from the script itself.
-mapfile -t wanted < <(sed -n '/^symbols="/,/"$/p' "$top/scripts/check-tree.sh" | tr -d '"' | sed 's/^symbols=//' | tr -s ' \t' '\n\n' | grep .)
+mapfile -t wanted < <(sed -n '/^symbols="/,/"$/p' "$top/scripts/check-tree.sh" | tr -d '"' | sed 's/^symbols=//' | grep -oE '[a-z_]+')
 
 run() {
 	PATH="$tools:/usr/bin:/bin" RUSTC="$tools/rustc" BINDGEN="$tools/bindgen" PAHOLE="$tools/pahole" CC="$tools/some-gcc-14" \
@@ -143,5 +144,9 @@ new_tree; sed -i '/_RNv/d' "$tree/Module.symvers"; refused "Rust symbols of anot
 
 # Many pieces at once: each has its line.
 new_tree; config '/CONFIG_RUST=/d'; rm "$tools/bindgen" "$tree/Module.symvers" "$tree/drivers/vhost/vhost.h"
-run && result 1 "four pieces lacking" || { cp "$scratch/err" "$scratch/why"; [[ $(grep -c '^missing: ' "$scratch/err") == 4 ]]; result $? "four pieces lacking: four lines"; }
+status=0
+! run || status=1
+grep -c '^missing: ' "$scratch/err" | grep -qx 4 || status=1
+cp "$scratch/err" "$scratch/why"
+result $status "four pieces lacking: four lines"
 finish

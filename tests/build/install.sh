@@ -50,7 +50,7 @@ run() {
 
 # probes REQUEST: the names of the modules that modprobe would insert for it.
 probes() {
-	modprobe -d "$root" -C "$root/etc/modprobe.d" -S "$release" -n -v --ignore-install "$1" 2>&1 |
+	modprobe -d "$root" -C "$root/etc/modprobe.d" -S "$release" -n -v "$1" 2>&1 |
 		sed -nE 's|^insmod .*/([^/]*)\.ko(\.[a-z]+)? *$|\1|p' | tr '\n' ' ' | sed 's/ $//'
 }
 
@@ -85,8 +85,8 @@ loads "installed: modprobe vhost_vsock_rs" vhost_vsock_rs vhost_vsock_rs vhost_v
 probes vhost_vsock_rs | tr ' ' '\n' >"$scratch/why"
 grep -qx vhost "$scratch/why" && grep -qx vsock "$scratch/why" && [[ $(tail -1 "$scratch/why") == vhost_vsock_rs ]]
 result $? "installed: vhost and vsock come before it"
-got=$(modprobe -d "$root" -C /dev/null -S "$release" -n -v vhost_vsock 2>&1 | sed -nE 's|.*/([^/]*)\.ko.*|\1|p' | tail -1)
-[[ $got == vhost_vsock ]]; result $? "installed: modprobe -C /dev/null vhost_vsock still gives the C driver"
+modprobe -d "$root" -C /dev/null -S "$release" -n -v vhost_vsock 2>&1 | tail -1 | grep -q '/vhost_vsock\.ko'
+result $? "installed: modprobe -C /dev/null vhost_vsock still gives the C driver"
 [[ $(probes vhost_net) == *vhost_net ]]; result $? "installed: other vhost modules are not touched"
 run install "$module"; result $? "install again"
 all_requests "installed twice" vhost_vsock_rs vhost_vsock

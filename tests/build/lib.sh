@@ -2,6 +2,7 @@
 # shellcheck shell=bash
 # KTAP output for the tests of the build. Sourced; `finish` ends a test.
 
+# shellcheck disable=SC2034 # for the test that sources this
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
