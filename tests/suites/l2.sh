@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# Guests (L2) of the test host, under its own QEMU and KVM with vhost-vsock-pci.
+# What is known of a guest is in /run/l2/NAME. Commands reach it by TCP through
+# QEMU's user network, never through vsock.
+
+# The agent's TCP port in a guest, and the one that suites may listen on there.
+L2_AGENT_PORT=514
+L2_USER_PORT=5555
+# Seconds that a guest may take to boot; some 7 are usual under emulation.
+L2_BOOT_SECONDS=${L2_BOOT_SECONDS:-90}
+
+# l2_in NAME COMMAND...: runs COMMAND in the namespace that NAME's QEMU is in.
+l2_in() {
+	local netns
+	netns=$(cat "/run/l2/$1/netns" 2>/dev/null)
+	shift
+	if [[ -n $netns ]]; then ip netns exec "$netns" "$@"; else "$@"; fi
+}
+
+# l2_port NAME: the host's TCP port that leads to the guest's L2_USER_PORT.
+l2_port() {
+	cat "/run/l2/$1/port"
+}
+
+l2_agent() {
+	echo "127.0.0.1:$(($(l2_port "$1") + 1000))"
+}
+
+# l2_start NAME CID [QEMU ARGS...]: boots a guest and waits until it answers.
+# L2_NETNS names the network namespace for its QEMU, L2_DEVICE further properties
+# of its vhost-vsock-pci (",in_order=on"). A guest that dies in the emulator
+# while booting is started again, once, and that is said.
+l2_start() {
+	local try
+	for try in 1 2; do
+		l2_launch "$@" || return 1
+		l2_wait_boot "$1" && return 0
+		if ! l2_emulator_hang "$1"; then
+			ktap_comment "guest $1 did not boot; its console ends:"
+			tail -n 5 "/run/l2/$1/console" 2>/dev/null | ktap_comment
+			l2_stop "$1"
+			return 1
+		fi
+		l2_stop "$1"
+		ktap_comment "bed: guest $1 hung in the emulator while booting (start $try)"
+	done
+	return 1
+}
+
+# l2_launch NAME CID [QEMU ARGS...]: starts the guest's QEMU.
+l2_launch() {
+	local name=$1 cid=$2 dir=/run/l2/$1 slot
+	shift 2
+	[[ ! -e $dir ]] || { echo "guest $name exists" >&2; return 1; }
+	slot=$(l2_next_slot)
+	mkdir -p "$dir"
+	echo $((15000 + slot)) >"$dir/port"
+	echo "${L2_NETNS:-}" >"$dir/netns"
+	ls /sys/kernel/debug/kvm >"$dir/kvm-before"
+	ln -s "$VV_OUT/l2-$name-$slot.console" "$dir/console"
+	l2_in "$name" qemu-system-x86_64 -accel kvm -cpu host -m "${L2_MEMORY:-512}" -smp "${L2_CPUS:-1}" \
+		-nodefaults -no-user-config -display none -no-reboot \
+		-chardev "file,id=console,path=$VV_OUT/l2-$name-$slot.console" -serial chardev:console \
+		-kernel /bed/vmlinuz -initrd /bed/l2.cpio \
+		-append "console=ttyS0 loglevel=4 panic=-1 rdinit=/init" \
+		-netdev "user,id=net,hostfwd=tcp:127.0.0.1:$((15000 + slot))-:$L2_USER_PORT,hostfwd=tcp:127.0.0.1:$((16000 + slot))-:$L2_AGENT_PORT" \
+		-device virtio-net-pci,netdev=net,romfile= \
+		-device "vhost-vsock-pci,id=vsock,guest-cid=$cid${L2_DEVICE:-}" \
+		-pidfile "$dir/pid" "$@" >"$VV_OUT/l2-$name-$slot.qemu" 2>&1 &
+	echo $! >"$dir/job"
+	ln -s "$VV_OUT/l2-$name-$slot.qemu" "$dir/qemu"
+}
+
+# Guests of one suite are numbered; a number is not used twice.
+l2_next_slot() {
+	local slot
+	slot=$(($(cat /run/l2.slots 2>/dev/null || echo 0) + 1))
+	echo "$slot" >/run/l2.slots
+	echo $((slot % 900))
+}
+
+l2_wait_boot() {
+	local end=$((SECONDS + L2_BOOT_SECONDS))
+	while l2_running "$1" && ((SECONDS < end)); do
+		l2_alive "$1" && return 0
+		sleep 0.3
+	done
+	[[ ! -s /run/l2/$1/qemu ]] || ktap_comment <"/run/l2/$1/qemu"
+	return 1
+}
+
+# l2_running NAME: succeeds while the guest's QEMU exists.
+l2_running() {
+	kill -0 "$(cat "/run/l2/$1/job" 2>/dev/null)" 2>/dev/null
+}
+
+# l2_alive NAME [SECONDS]: succeeds if the guest answers in time (3 s).
+l2_alive() {
+	l2_in "$1" agent ping "$(l2_agent "$1")" "${2:-3}" 2>/dev/null
+}
+
+# l2_exec NAME SECONDS COMMAND...: runs COMMAND in the guest; its output, its
+# status. 124: the time ran out and it was killed; 125: the guest did not answer.
+l2_exec() {
+	local name=$1 seconds=$2
+	shift 2
+	l2_in "$name" agent run "$(l2_agent "$name")" "$seconds" "$@"
+}
+
+# l2_exits NAME: exits that KVM has served for the guest so far.
+l2_exits() {
+	local vm
+	vm=$(ls /sys/kernel/debug/kvm | grep -vxFf "/run/l2/$1/kvm-before" | grep -m1 "^$(cat "/run/l2/$1/pid")-")
+	cat "/sys/kernel/debug/kvm/$vm/exits"
+}
+
+# l2_emulator_hang NAME: succeeds if the guest is dead in the way that emulated
+# SVM makes it: QEMU is there, the guest does not answer, it has not panicked, and
+# KVM serves no exit for it. A slow, failing or crashed guest is none.
+l2_emulator_hang() {
+	local before
+	l2_running "$1" || return 1
+	! grep -qE 'Kernel panic|Oops|BUG:|WARNING:' "/run/l2/$1/console" || return 1
+	before=$(l2_exits "$1") || return 1
+	! l2_alive "$1" 10 || return 1
+	[[ $(l2_exits "$1") == "$before" ]]
+}
+
+# l2_stop NAME: ends the guest's QEMU, as if its power failed.
+l2_stop() {
+	local dir=/run/l2/$1
+	[[ -d $dir ]] || return 0
+	kill -KILL "$(cat "$dir/job")" 2>/dev/null
+	wait "$(cat "$dir/job")" 2>/dev/null
+	rm -rf "$dir"
+}
