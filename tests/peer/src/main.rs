@@ -15,7 +15,6 @@ mod pump;
 mod report;
 mod serve;
 mod socket;
-mod sockets;
 mod target;
 mod transfer;
 mod wire;
@@ -41,8 +40,6 @@ enum Command {
     Hold(hold::Options),
     /// Try to connect one socket and keep it open, connected or not
     Pin(pin::Options),
-    /// List the AF_VSOCK sockets of this network namespace
-    Sockets(sockets::Options),
 }
 
 fn main() -> Result<()> {
@@ -54,6 +51,5 @@ fn main() -> Result<()> {
         Command::Dial(options) => dial::run(&options),
         Command::Hold(options) => hold::run(options),
         Command::Pin(options) => pin::run(options),
-        Command::Sockets(options) => sockets::run(options),
     }
 }
