@@ -73,7 +73,7 @@ cargo_doc() {
 # kernel ARG...: builds the module apart from any other build.
 kernel() {
 	local cc release
-	cc=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\([^ ]*\) .*/\1/p' "$kdir/include/config/auto.conf")
+	cc=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\{0,1\}\([^ "]*\) .*/\1/p' "$kdir/include/config/auto.conf")
 	release=$(<"$kdir/include/config/kernel.release")
 	rm -rf "$out/module"
 	mkdir "$out/module"
