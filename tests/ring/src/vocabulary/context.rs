@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a case is given: numbers of its own, randomness, and a line to the watchdog.
+
+use super::guest::{Guest, Plan};
+use super::packet::Kind;
+use super::{Session, proc};
+use anyhow::{Result, ensure};
+use clap::ValueEnum;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use std::fs::File;
+use std::io::Write as _;
+
+/// Which driver owns the device node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Driver {
+    /// The kernel's own `vhost_vsock`.
+    C,
+    /// `vhost_vsock_rs`.
+    Rust,
+}
+
+/// The surroundings of one case.
+pub struct Context {
+    pub driver: Driver,
+    /// Run more rounds than by default.
+    pub long: bool,
+    pub rng: SmallRng,
+    report: File,
+    next: u64,
+}
+
+impl Context {
+    /// A context for case number `case`, which reports on `report`.
+    pub fn new(driver: Driver, long: bool, seed: u64, case: usize, report: File) -> Self {
+        Self {
+            driver,
+            long,
+            rng: SmallRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ case as u64),
+            report,
+            next: 1000 + 64 * case as u64,
+        }
+    }
+
+    fn line(&mut self, letter: char, text: &str) {
+        let text = text.replace('\n', "; ");
+        writeln!(self.report, "{letter} {text}").expect("a line to the watchdog");
+    }
+
+    /// Says what comes next. The watchdog allows each step its time and names the step that is stuck.
+    pub fn step(&mut self, what: &str) {
+        self.line('S', what);
+    }
+
+    /// From here on the C driver is known to differ: only a failure after this is an explained one.
+    pub fn c_differs_here(&mut self) {
+        self.line('D', "");
+        if self.driver == Driver::C {
+            super::lose_patience();
+        }
+    }
+
+    /// Adds a remark to the report.
+    pub fn note(&mut self, text: &str) {
+        self.line('N', text);
+    }
+
+    /// Reports the verdict.
+    pub fn verdict(&mut self, result: &Result<()>) {
+        match result {
+            Ok(()) => self.line('P', ""),
+            Err(error) => self.line('F', &format!("{error:#}")),
+        }
+    }
+
+    /// A CID, or a guest port, that is used for nothing else.
+    pub fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// `few` rounds, or `many` in a long run.
+    pub fn rounds(&self, few: usize, many: usize) -> usize {
+        if self.long { many } else { few }
+    }
+
+    /// `len` random bytes.
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.rng.fill(&mut bytes[..]);
+        bytes
+    }
+
+    /// A guest that runs.
+    pub fn guest(&mut self, plan: Plan) -> Result<Guest> {
+        Guest::start(self.number(), plan)
+    }
+
+    /// A guest that runs, and a connection that the host made to it.
+    pub fn session(&mut self, kind: Kind, plan: Plan) -> Result<Session> {
+        let mut guest = self.guest(plan)?;
+        let (flow, host) = guest.accept(kind, self.number() as u32)?;
+        Ok(Session { guest, flow, host })
+    }
+
+    /// With our driver, asserts that no reply to `guest` is counted as queued.
+    pub fn no_reply_is_counted(&self, guest: &Guest) -> Result<()> {
+        if self.driver == Driver::Rust {
+            let count = proc::counter(Some(guest.cid), "queued_replies")?;
+            ensure!(count == 0, "queued_replies is {count} after the storm");
+        }
+        Ok(())
+    }
+}
