@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The state of one guest, from the opening of its file to the release.
+//!
+//! # Locks
+//!
+//! Outermost first: the device mutex; the mutex of a queue (RX and TX are never held together); a
+//! socket's lock (taken inside the TX queue's mutex by the common transport); the spinlock of a
+//! lane of the send queue. The lock of the CID table's writers is held outside of all of them.
+//!
+//! # Lifetime
+//!
+//! Senders reach a guest from the moment when its CID is in the table: before it has an owner, a
+//! worker or rings, and until a grace period after it left the table. The table holds a count of
+//! the [`Guest`], and so does the file.
+
+use kernel::{
+    fmt,
+    prelude::*,
+    seq_file::SeqFile,
+    seq_print,
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        new_mutex,
+        rcu,
+        Arc,
+        Mutex, //
+    },
+};
+
+use super::{
+    ioctl,
+    rx,
+    send_queue::SendQueue,
+    stats::{
+        count,
+        guest_file,
+        Counters,
+        GuestStats, //
+    },
+    transport::VhostTransport,
+    tx, //
+};
+use crate::{
+    abstractions::{
+        cid_table::{
+            CidTable,
+            Writer, //
+        },
+        code::EADDRINUSE,
+        debug_dir::DebugRoot,
+        net::{
+            Net,
+            OwnedNet, //
+        },
+        trace,
+        vhost::{
+            Backend,
+            CharDevice,
+            Device,
+            QueueId, //
+        },
+        vsock::{
+            is_own_cid,
+            TransportRegistration,
+            VsockSock, //
+        },
+    },
+    logic::cid,
+};
+
+/// All guests that have a CID.
+static GUESTS: CidTable<Guest> = CidTable::new();
+
+/// Most passes over the TX queue that a release waits for: as many as a full ring needs if each
+/// ended after one packet.
+const MAX_LAST_PASSES: u32 = 0x10000;
+
+/// The state of one guest.
+#[pin_data]
+pub(crate) struct Guest {
+    pub(super) device: Device<Guest>,
+    /// The namespace of the opener: who is reached, and who may reach the guest.
+    #[pin]
+    pub(super) net: OwnedNet,
+    #[pin]
+    pub(super) send_queue: SendQueue,
+    /// Lane of the send queue that was served last; used by the RX pass alone.
+    pub(super) last_lane: Atomic<u32>,
+    /// Replies in the send queue. While there are as many as the TX ring has entries, nothing is
+    /// taken from it: a guest that lets the host answer and takes no answers is held up.
+    queued_replies: Atomic<u32>,
+    /// 0 until one is set; changed under the lock of the table's writers.
+    cid: Atomic<u32>,
+    pub(super) seqpacket_allow: Atomic<bool>,
+    pub(super) rx_requeued: Atomic<bool>,
+    pub(super) tx_requeued: Atomic<bool>,
+    pub(super) stats: Counters,
+    #[pin]
+    debug_file: Mutex<Option<Pin<KBox<GuestStats>>>>,
+}
+
+impl Guest {
+    /// The running or stopped guest `cid` that sockets of `net` reach, for as long as `guard`.
+    pub(super) fn find<'g>(guard: &'g rcu::Guard, cid: u32, net: &Net) -> Option<&'g Guest> {
+        GUESTS.find(guard, cid, |guest| net.reaches(&guest.net))
+    }
+
+    /// The CID, 0 if it has none yet.
+    #[inline]
+    pub(super) fn cid(&self) -> u32 {
+        self.cid.load(Relaxed)
+    }
+
+    /// Gives the guest a CID. Source: `vhost_vsock_set_cid()`.
+    ///
+    /// EINVAL for one that no guest may have, EADDRINUSE for one that another guest in reach has
+    /// or that is this machine's own. A guest that has a CID already is reachable by the old or by
+    /// the new one at every moment.
+    pub(super) fn set_cid(this: &Arc<Self>, asked: u64) -> Result {
+        let cid = cid::for_guest(asked).ok_or(EINVAL)?;
+        if is_own_cid(cid) {
+            return Err(EADDRINUSE());
+        }
+
+        let writer = Writer::lock();
+        let taken_by_us = {
+            let guard = rcu::read_lock();
+            match Guest::find(&guard, cid, &this.net) {
+                Some(other) if !core::ptr::eq(other, &**this) => return Err(EADDRINUSE()),
+                other => other.is_some(),
+            }
+        };
+        if taken_by_us {
+            return Ok(());
+        }
+        GUESTS.insert(&writer, cid, this.clone())?;
+        let old = this.cid.xchg(cid, Full);
+        let retired = GUESTS.remove(&writer, old, this);
+        drop(writer);
+
+        drop(retired);
+        Self::show_in_debugfs(this, cid);
+        Ok(())
+    }
+
+    /// Takes the guest out of the table, and waits until no sender sees it any more.
+    fn forget_cid(&self) {
+        let writer = Writer::lock();
+        let retired = GUESTS.remove(&writer, self.cid(), self);
+        drop(writer);
+        drop(retired);
+    }
+
+    fn show_in_debugfs(this: &Arc<Self>, cid: u32) {
+        let file = DebugRoot::subdir(fmt!("{cid}"))
+            .and_then(|dir| guest_file(&dir, this.clone()).ok());
+        let old = core::mem::replace(&mut *this.debug_file.lock(), file);
+        drop(old);
+    }
+
+    /// Starts both queues. Source: `vhost_vsock_start()`.
+    ///
+    /// EPERM if the caller is not the owner, EFAULT if the rings are not accessible.
+    pub(super) fn start(&self) -> Result {
+        let device = self.device.lock();
+        device.check_owner()?;
+        for queue in QueueId::ALL {
+            if let Err(error) = device.start_queue(queue) {
+                self.stop_queues();
+                return Err(error);
+            }
+        }
+        trace::running(self.cid(), true);
+        // Packets may have been sent, and the guest may have filled its TX ring, when the queues
+        // were last stopped; nobody owes us another kick for those.
+        self.device.queue_send_work();
+        self.device.kick(QueueId::Tx);
+        Ok(())
+    }
+
+    /// Stops both queues. EPERM if the caller is not the owner. Source: `vhost_vsock_stop()`.
+    pub(super) fn stop(&self) -> Result {
+        let device = self.device.lock();
+        device.check_owner()?;
+        self.stop_queues();
+        trace::running(self.cid(), false);
+        Ok(())
+    }
+
+    fn stop_queues(&self) {
+        for queue in QueueId::ALL {
+            self.device.lock_queue(queue).stop();
+        }
+    }
+
+    /// Counts a reply that was put into the send queue.
+    pub(super) fn add_reply(&self) {
+        self.queued_replies.fetch_add(1u32, Full);
+    }
+
+    /// Counts `replies` that left the send queue, and resumes the TX queue if it waited for that.
+    pub(super) fn remove_replies(&self, replies: u32) {
+        if replies == 0 {
+            return;
+        }
+        let before = self.queued_replies.fetch_sub(replies, Full);
+        let limit = self.device.ring_size(QueueId::Tx);
+        if before >= limit && before.wrapping_sub(replies) < limit {
+            self.device.kick(QueueId::Tx);
+        }
+    }
+
+    /// Whether one more reply may be put into the send queue.
+    #[inline]
+    pub(super) fn may_reply(&self) -> bool {
+        // Fully ordered in the end: whoever takes replies out looks at the limit afterwards.
+        let limit = self.device.ring_size(QueueId::Tx);
+        self.queued_replies.load(Relaxed) < limit
+            || self.queued_replies.fetch_add(0u32, Full) < limit
+    }
+
+    /// Frees the waiting packets of a socket. Source: `vhost_transport_cancel_pkt()`.
+    pub(super) fn cancel(&self, sock: &VsockSock) {
+        self.remove_replies(self.send_queue.cancel(sock));
+    }
+
+    /// Gives to its sockets what the guest has sent before its VMM went away.
+    ///
+    /// The worker does it; where that was killed with its process, another thread does.
+    fn drain_tx(this: &Arc<Self>) {
+        if !this.device.is_started(QueueId::Tx) {
+            return;
+        }
+        for _ in 0..MAX_LAST_PASSES {
+            this.tx_requeued.store(false, Relaxed);
+            if !this.device.kick(QueueId::Tx) {
+                // Without memory for that thread there is none for the packets either.
+                let _ = Device::run_as_owner(this, tx::drain);
+                return;
+            }
+            this.device.flush();
+            if !this.tx_requeued.load(Relaxed) {
+                return;
+            }
+        }
+    }
+
+    /// What debugfs and fdinfo show.
+    pub(super) fn report(&self) -> Report<'_> {
+        Report(self)
+    }
+}
+
+/// Lines `name value`: the counters, then what is so right now.
+pub(super) struct Report<'a>(&'a Guest);
+
+impl Report<'_> {
+    /// Writes the lines.
+    pub(super) fn write_to(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let guest = self.0;
+        guest.stats.write_to(f)?;
+        writeln!(f, "queued_replies {}", guest.queued_replies.load(Relaxed))?;
+        writeln!(f, "send_queue {}", guest.send_queue.len())?;
+        writeln!(f, "rx_running {}", u8::from(guest.device.is_started(QueueId::Rx)))?;
+        writeln!(f, "tx_running {}", u8::from(guest.device.is_started(QueueId::Tx)))
+    }
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_to(f)
+    }
+}
+
+impl Backend for Guest {
+    fn device(&self) -> &Device<Self> {
+        &self.device
+    }
+
+    fn handle_send(&self) {
+        rx::run(self);
+    }
+
+    fn handle_kick(&self, queue: QueueId) {
+        match queue {
+            QueueId::Rx => {
+                if !self.rx_requeued.xchg(false, Relaxed) {
+                    count!(self, rx_kicks += 1u32);
+                }
+                rx::run(self);
+            }
+            QueueId::Tx => {
+                if !self.tx_requeued.xchg(false, Relaxed) {
+                    count!(self, tx_kicks += 1u32);
+                }
+                tx::run(self);
+            }
+        }
+    }
+}
+
+impl CharDevice for Guest {
+    fn open() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            try_pin_init!(Self {
+                device: Device::new()?,
+                net <- OwnedNet::of_current(),
+                send_queue <- SendQueue::new(),
+                last_lane: Atomic::new(0),
+                queued_replies: Atomic::new(0),
+                cid: Atomic::new(0),
+                seqpacket_allow: Atomic::new(false),
+                rx_requeued: Atomic::new(false),
+                tx_requeued: Atomic::new(false),
+                stats: Counters::new(),
+                debug_file <- new_mutex!(None),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn ioctl(this: &Arc<Self>, cmd: u32, arg: usize) -> Result<isize> {
+        ioctl::handle(this, cmd, arg)
+    }
+
+    fn show_fdinfo(&self, file: &SeqFile) {
+        seq_print!(file, "guest_cid {}\n{}", self.cid(), self.report());
+    }
+
+    /// Source: `vhost_vsock_dev_release()`; what is different is told in `Documentation/`.
+    fn release(this: &Arc<Self>) {
+        Self::drain_tx(this);
+        this.forget_cid();
+        TransportRegistration::<VhostTransport>::reset_orphans();
+        let file = this.debug_file.lock().take();
+        drop(file);
+    }
+}

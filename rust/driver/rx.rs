@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One pass over the RX queue: host to guest.
+//!
+//! Packets are taken in the order of their flow and written into the guest's buffers, several of
+//! one flow into one buffer where the rules allow it. Used buffers are held back and published
+//! together; the guest is signalled once, when the pass ends.
+//!
+//! A buffer is in hand before a packet is taken out of the queue, so a packet is out of it only
+//! while it is being written.
+
+use kernel::{
+    prelude::*,
+    sync::atomic::Relaxed, //
+};
+
+use super::{
+    guest::Guest,
+    send_queue::Run,
+    stats::count, //
+};
+use crate::{
+    abstractions::{
+        params,
+        trace,
+        vhost::{
+            Chain,
+            ChainError,
+            Enabled,
+            QueueId,
+            Ring,
+            RingStats,
+            PACKET_WEIGHT,
+            RING_ARRAY_CAPACITY, //
+        },
+        vsock::Packet,
+    },
+    logic::{
+        buffer,
+        header::{
+            Header,
+            HEADER_LEN, //
+        },
+        lanes,
+        run,
+        used, //
+    },
+};
+
+/// Runs one pass. Context: the worker of the RX queue.
+pub(super) fn run(guest: &Guest) {
+    let batching = params::rx_batch();
+    let limit =
+        |size| used::batch_limit(size, RING_ARRAY_CAPACITY, PACKET_WEIGHT, batching);
+    let Some(ring) = guest.device.lock_queue(QueueId::Rx).poll_ring(limit) else {
+        return;
+    };
+
+    let mut pass = RxPass::new(guest);
+    let ring_stats = pass.run(ring);
+    pass.finish(&ring_stats);
+}
+
+struct RxPass<'a> {
+    guest: &'a Guest,
+    join: bool,
+    run: Run,
+    /// What counts against the budget: packets, or buffers where a packet needed several.
+    spent: u32,
+    bytes: usize,
+    packets: u32,
+    replies: u32,
+}
+
+impl<'a> RxPass<'a> {
+    fn new(guest: &'a Guest) -> Self {
+        Self {
+            guest,
+            join: params::rx_coalesce(),
+            run: Run::new(guest.last_lane.load(Relaxed) as usize % lanes::LANES),
+            spent: 0,
+            bytes: 0,
+            packets: 0,
+            replies: 0,
+        }
+    }
+
+    fn run(&mut self, mut ring: Ring<'_>) -> RingStats {
+        loop {
+            if !self.has_packets(&mut ring) {
+                // Whoever sends the next one queues the work.
+                return ring.leave();
+            }
+            match ring.next_chain() {
+                Ok(Some(chain)) => self.fill(&mut ring, chain),
+                Ok(None) => {
+                    if ring.poll_for_buffer(ring.poll_timeout(params::busyloop_us())) {
+                        continue;
+                    }
+                    self.put_back();
+                    match ring.enable_notifications() {
+                        Enabled::Idle(stats) => return stats,
+                        Enabled::More(more) => ring = more,
+                    }
+                    continue;
+                }
+                Err(ChainError::Refused(head)) => self.refused(head),
+                Err(ChainError::Miss | ChainError::Broken | ChainError::Full) => {
+                    self.put_back();
+                    return ring.leave();
+                }
+            }
+            if ring.exceeds_weight(self.spent, self.bytes) {
+                self.guest.rx_requeued.store(true, Relaxed);
+                self.put_back();
+                return ring.leave();
+            }
+        }
+    }
+
+    /// Whether there is a packet to send, now or within the time that the queue is polled.
+    fn has_packets(&self, ring: &mut Ring<'_>) -> bool {
+        if !self.run.is_empty() || !self.guest.send_queue.is_empty() {
+            return true;
+        }
+        let timeout = ring.poll_timeout(params::busyloop_us());
+        if timeout == 0 {
+            return false;
+        }
+        ring.publish_and_signal();
+        ring.poll_until(timeout, |_| !self.guest.send_queue.is_empty())
+    }
+
+    /// Fills one buffer with the next packets, and completes it.
+    fn fill(&mut self, ring: &mut Ring<'_>, chain: Chain) {
+        let Some(room) = buffer::rx_room(chain.readable_len(), chain.writable_len()) else {
+            return self.refuse(ring, chain, c"an RX buffer must be writable and hold a header");
+        };
+        self.guest.send_queue.fill(&mut self.run, room, self.join);
+        if self.run.is_empty() {
+            // Its socket took the packet back in the meantime.
+            return ring.put_back();
+        }
+        if room == 0 && self.run.bytes() > 0 {
+            return self.refuse(ring, chain, c"an RX buffer has no room for payload");
+        }
+
+        let payload = self.run.bytes().min(room);
+        let result = self.write(ring, &chain, payload);
+        // What was written is dirty, whether it was written to the end or not.
+        ring.log_dirty(&chain, HEADER_LEN + payload);
+        if result.is_err() {
+            return self.refuse(ring, chain, c"an RX buffer cannot be written");
+        }
+        self.deliver_tap(payload);
+        ring.complete(chain, HEADER_LEN + payload);
+        self.sent(payload);
+    }
+
+    /// Writes the header for, and the first `payload` bytes of, the run into a buffer.
+    fn write(&mut self, ring: &Ring<'_>, chain: &Chain, payload: usize) -> Result {
+        let Some(header) = self.header(payload) else {
+            return Err(EINVAL);
+        };
+        let mut writer = ring.writer(chain);
+        writer.write(&header.to_bytes())?;
+        for (packet, len) in parts(&mut self.run, payload) {
+            writer.write_payload(packet, packet.offset(), len)?;
+        }
+        Ok(())
+    }
+
+    /// The header of a buffer with the first `payload` bytes of the run.
+    fn header(&mut self, payload: usize) -> Option<Header> {
+        let len = u32::try_from(payload).ok()?;
+        let (last, part) = parts(&mut self.run, payload).last()?;
+        let whole = part == last.remaining();
+        Some(run::joined(last.header(), len).fragment(len, whole))
+    }
+
+    /// Shows each part of a buffer to vsockmon on its own, as the packet that it came from.
+    fn deliver_tap(&mut self, payload: usize) {
+        for (packet, len) in parts(&mut self.run, payload) {
+            let header = packet.header();
+            let whole = len == packet.remaining();
+            // A packet's length is at most 64 KiB.
+            packet.set_header(&header.fragment(len as u32, whole));
+            packet.deliver_tap();
+            packet.set_header(&header);
+        }
+    }
+
+    /// Accounts for the first `payload` bytes of the run, and frees the packets that are done.
+    fn sent(&mut self, payload: usize) {
+        let mut packets = 0;
+        let mut replies = 0;
+        self.run.advance(payload, |packet| {
+            packets += 1;
+            replies += u32::from(packet.is_reply());
+            packet.consume_sent();
+        });
+        self.packets += packets;
+        self.replies += replies;
+        self.spent += packets.max(1);
+        self.bytes += payload;
+    }
+
+    fn refuse(&mut self, ring: &mut Ring<'_>, chain: Chain, why: &'static CStr) {
+        self.refused(chain.head() as i32);
+        ring.refuse_chain(chain, why);
+    }
+
+    fn refused(&mut self, head: i32) {
+        self.spent += 1;
+        trace::bad_buffer(self.guest.cid(), QueueId::Rx as u32, head);
+    }
+
+    fn put_back(&mut self) {
+        self.guest.send_queue.put_back(&mut self.run);
+    }
+
+    /// Accounts for the pass, with no lock held.
+    fn finish(self, ring: &RingStats) {
+        let guest = self.guest;
+        guest.last_lane.store(self.run.lane() as u32, Relaxed);
+        guest.remove_replies(self.replies);
+        count!(
+            guest,
+            rx_passes += 1u32,
+            rx_packets += self.packets,
+            rx_bytes += self.bytes as u64,
+            rx_buffers += ring.buffers,
+            rx_publishes += ring.publishes,
+            rx_signals += ring.signals,
+            rx_refused += ring.refused,
+        );
+        trace::rx_pass(
+            guest.cid(),
+            &trace::Pass {
+                packets: self.packets,
+                buffers: ring.buffers,
+                bytes: self.bytes as u64,
+                publishes: ring.publishes,
+            },
+        );
+    }
+}
+
+/// The packets of a run that the first `payload` bytes are of, and how many are of each.
+///
+/// A packet without payload is one part of no bytes.
+fn parts(run: &mut Run, mut payload: usize) -> impl Iterator<Item = (&mut Packet, usize)> {
+    let mut ended = false;
+    run.packets().map_while(move |packet| {
+        if ended {
+            return None;
+        }
+        let len = packet.remaining().min(payload);
+        payload -= len;
+        ended = payload == 0;
+        Some((packet, len))
+    })
+}

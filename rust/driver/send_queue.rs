@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Packets that wait for the guest.
+//!
+//! Flows are spread over lanes that are served in turn (see [`crate::logic::lanes`]). A lane has
+//! one lock, which a sender takes once for a packet, and the worker once for all packets that go
+//! into one buffer.
+
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Full,
+        Relaxed, //
+    },
+};
+
+use crate::{
+    abstractions::vsock::{
+        Packet,
+        PacketQueue,
+        PacketQueueGuard,
+        VsockSock, //
+    },
+    logic::{
+        lanes,
+        run, //
+    },
+};
+
+/// Packets that wait for the guest.
+#[pin_data]
+pub(super) struct SendQueue {
+    #[pin]
+    lanes: [PacketQueue; lanes::LANES],
+    /// A bit for each lane that has packets; changed under the lane's lock.
+    waiting: Atomic<u64>,
+}
+
+impl SendQueue {
+    /// An empty queue.
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            lanes <- pin_init::pin_init_array_from_fn(|_| PacketQueue::new()),
+            waiting: Atomic::new(0),
+        })
+    }
+
+    /// Whether no packet waits. Without a lock it may change at once.
+    ///
+    /// Fully ordered when it says yes: a sender adds its packet before it queues the work, so a
+    /// worker that has begun the work and sees nothing here may end it.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.load(Relaxed) == 0 && self.waiting.fetch_add(0u64, Full) == 0
+    }
+
+    /// Number of packets that wait.
+    pub(super) fn len(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.lock().len()).sum()
+    }
+
+    /// Adds a packet behind those of its flow. Context: any but hard interrupts.
+    pub(super) fn push(&self, packet: Packet) {
+        let lane = lanes::lane_of(&packet.header().flow);
+        let mut queue = self.lanes[lane].lock();
+        let was_empty = queue.is_empty();
+        queue.push_back(packet);
+        if was_empty {
+            self.mark(lane);
+        }
+    }
+
+    /// Puts the packets of `run` back before all others of their flow.
+    pub(super) fn put_back(&self, run: &mut Run) {
+        if run.is_empty() {
+            return;
+        }
+        let mut queue = self.lanes[run.lane].lock();
+        while let Some(packet) = run.pop_back() {
+            queue.push_front(packet);
+        }
+        self.mark(run.lane);
+    }
+
+    /// Takes packets into `run` until they fill a buffer with `room` bytes for payload.
+    ///
+    /// An empty run gets the first packet of the next lane. More follow while `join` is set and
+    /// they may share the buffer; the last one may be larger than what is left of the room.
+    pub(super) fn fill(&self, run: &mut Run, room: usize, join: bool) {
+        if run.is_empty() {
+            let Some(lane) = lanes::next(self.waiting.load(Relaxed), run.lane) else {
+                return;
+            };
+            run.lane = lane;
+            let mut queue = self.lanes[lane].lock();
+            if let Some(packet) = queue.pop_front() {
+                run.push_back(packet);
+            }
+            self.join(run, queue, room, join);
+        } else if join && run.may_grow(room) {
+            self.join(run, self.lanes[run.lane].lock(), room, join);
+        }
+    }
+
+    /// Joins packets of the locked lane to the run, then notes whether the lane has more.
+    fn join(&self, run: &mut Run, mut queue: PacketQueueGuard<'_>, room: usize, join: bool) {
+        while join && run.may_grow(room) && queue.front_is(|next| run.may_join(next)) {
+            match queue.pop_front() {
+                Some(packet) => run.push_back(packet),
+                None => break,
+            }
+        }
+        if queue.is_empty() {
+            self.unmark(run.lane);
+        }
+    }
+
+    /// Frees the waiting packets of a socket; returns how many were replies.
+    pub(super) fn cancel(&self, sock: &VsockSock) -> u32 {
+        let mut replies = 0;
+        for (lane, packets) in self.lanes.iter().enumerate() {
+            if self.waiting.load(Relaxed) & bit(lane) == 0 {
+                continue;
+            }
+            replies += packets.purge(sock);
+            let queue = packets.lock();
+            if queue.is_empty() {
+                self.unmark(lane);
+            }
+        }
+        replies
+    }
+
+    /// Notes that `lane` has packets. Its lock is held.
+    fn mark(&self, lane: usize) {
+        self.update(|waiting| waiting | bit(lane));
+    }
+
+    /// Notes that `lane` has none. Its lock is held.
+    fn unmark(&self, lane: usize) {
+        self.update(|waiting| waiting & !bit(lane));
+    }
+
+    fn update(&self, change: impl Fn(u64) -> u64) {
+        let mut old = self.waiting.load(Relaxed);
+        while let Err(current) = self.waiting.cmpxchg(old, change(old), Full) {
+            old = current;
+        }
+    }
+}
+
+/// The bit of a lane.
+fn bit(lane: usize) -> u64 {
+    1 << lane
+}
+
+/// Packets of one flow that were taken out of the queue to go into one buffer.
+///
+/// All but a single one are plain stream data, in order. Only the first may have been sent in part.
+pub(super) struct Run {
+    packets: [Option<Packet>; run::MAX_PACKETS],
+    count: usize,
+    /// Bytes that are still to be sent.
+    bytes: usize,
+    /// The lane that they came from, and, when there are none, the last one that was served.
+    lane: usize,
+}
+
+impl Run {
+    /// No packets; the lane after `lane` is served next.
+    pub(super) fn new(lane: usize) -> Self {
+        Self {
+            packets: [const { None }; run::MAX_PACKETS],
+            count: 0,
+            bytes: 0,
+            lane,
+        }
+    }
+
+    /// The lane that was served last.
+    pub(super) fn lane(&self) -> usize {
+        self.lane
+    }
+
+    /// Whether there are no packets.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes that are still to be sent.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The packets, in order.
+    pub(super) fn packets(&mut self) -> impl Iterator<Item = &mut Packet> {
+        self.packets[..self.count].iter_mut().flatten()
+    }
+
+    /// Whether one more packet could get a place in a buffer with `room` bytes.
+    fn may_grow(&self, room: usize) -> bool {
+        self.bytes < room && self.count < run::MAX_PACKETS
+    }
+
+    /// Whether `next` may share a buffer with the last packet.
+    fn may_join(&self, next: &Packet) -> bool {
+        match self.packets[..self.count].last() {
+            Some(Some(last)) => run::may_join(&last.header(), &next.header()),
+            _ => false,
+        }
+    }
+
+    fn push_back(&mut self, packet: Packet) {
+        if let Some(place) = self.packets.get_mut(self.count) {
+            self.bytes += packet.remaining();
+            self.count += 1;
+            *place = Some(packet);
+        }
+    }
+
+    fn pop_back(&mut self) -> Option<Packet> {
+        let last = self.count.checked_sub(1)?;
+        let packet = self.packets[last].take()?;
+        self.count = last;
+        self.bytes -= packet.remaining();
+        Some(packet)
+    }
+
+    /// Notes that the first `bytes` bytes were sent, and gives each packet that this completed to
+    /// `done`. A packet without payload is completed by any number of bytes.
+    pub(super) fn advance(&mut self, mut bytes: usize, mut done: impl FnMut(Packet)) {
+        let mut completed = 0;
+        for place in &mut self.packets[..self.count] {
+            let Some(mut packet) = place.take() else { break };
+            let part = packet.remaining().min(bytes);
+            bytes -= part;
+            self.bytes -= part;
+            if part < packet.remaining() {
+                packet.set_offset(packet.offset() + part);
+                *place = Some(packet);
+                break;
+            }
+            completed += 1;
+            done(packet);
+            if bytes == 0 {
+                break;
+            }
+        }
+        self.count -= completed;
+        if self.count > 0 {
+            self.packets.rotate_left(completed);
+        }
+    }
+}

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One pass over the TX queue: guest to host.
+//!
+//! Buffers are taken in order. The header of each is read once and checked; consecutive packets
+//! of one flow that may be joined are copied into one skb, so that the socket is looked up, locked
+//! and woken once for all of them. A buffer is completed when its bytes are safe, and completed
+//! buffers are published together.
+
+use kernel::{
+    prelude::*,
+    sync::atomic::Relaxed,
+    time::Delta, //
+};
+
+use super::{
+    guest::Guest,
+    stats::count,
+    transport::VhostTransport, //
+};
+use crate::{
+    abstractions::{
+        params,
+        trace,
+        vhost::{
+            Chain,
+            ChainError,
+            Enabled,
+            QueueId,
+            Ring,
+            RingStats,
+            PACKET_WEIGHT,
+            RING_ARRAY_CAPACITY, //
+        },
+        vsock::{
+            Packet,
+            TransportRegistration, //
+        },
+    },
+    logic::{
+        buffer,
+        cid,
+        header::{
+            Header,
+            HEADER_LEN, //
+        },
+        run,
+        used, //
+    },
+};
+
+/// Most packets that are joined.
+const MAX_PARTS: usize = 32;
+
+/// Most payload bytes that are joined: they fit into a linear skb of four pages.
+const MAX_JOINED: usize = 15 * 1024;
+
+/// How long the worker waits when there is no memory for a packet, before it tries again.
+const RETRY_DELAY: Delta = Delta::from_millis(1);
+
+/// Runs one pass. Context: the worker of the TX queue.
+pub(super) fn run(guest: &Guest) {
+    let batching = params::tx_batch();
+    let limit =
+        |size| used::batch_limit(size, RING_ARRAY_CAPACITY, PACKET_WEIGHT, batching);
+    let Some(ring) = guest.device.lock_queue(QueueId::Tx).poll_ring(limit) else {
+        return;
+    };
+
+    let mut pass = TxPass::new(guest);
+    let ring_stats = pass.run(ring);
+    pass.finish(&ring_stats);
+}
+
+/// Runs passes until one ends with nothing left to do. For a guest whose worker was killed.
+pub(super) fn drain(guest: &Guest) {
+    // A pass that is not the last takes at least one buffer, and a dead guest adds none.
+    for _ in 0..guest.device.ring_size(QueueId::Tx) {
+        guest.tx_requeued.store(false, Relaxed);
+        run(guest);
+        if !guest.tx_requeued.load(Relaxed) {
+            return;
+        }
+    }
+}
+
+/// What a buffer was found to hold.
+enum Item {
+    /// A packet with so many bytes of payload.
+    Packet(Chain, Header, usize),
+    /// No packet.
+    Malformed(Chain),
+}
+
+/// One of the packets that are joined, without what all of them share.
+struct Part {
+    chain: Chain,
+    len: usize,
+    buf_alloc: u32,
+    fwd_cnt: u32,
+}
+
+/// Packets that are delivered as one.
+struct Parts {
+    parts: [Option<Part>; MAX_PARTS],
+    count: usize,
+    bytes: usize,
+    /// The header of the last one.
+    header: Header,
+}
+
+impl Parts {
+    fn new(chain: Chain, header: Header, len: usize) -> Self {
+        let mut this = Self {
+            parts: [const { None }; MAX_PARTS],
+            count: 0,
+            bytes: 0,
+            header,
+        };
+        this.push(chain, header, len);
+        this
+    }
+
+    fn push(&mut self, chain: Chain, header: Header, len: usize) {
+        if let Some(place) = self.parts.get_mut(self.count) {
+            *place = Some(Part {
+                chain,
+                len,
+                buf_alloc: header.buf_alloc,
+                fwd_cnt: header.fwd_cnt,
+            });
+            self.count += 1;
+            self.bytes += len;
+            self.header = header;
+        }
+    }
+
+    /// Whether a packet with `len` bytes of payload may be joined.
+    fn may_join(&self, header: &Header, len: usize) -> bool {
+        self.count < MAX_PARTS
+            && self.bytes + len <= MAX_JOINED
+            && run::may_join(&self.header, header)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Part> {
+        self.parts[..self.count].iter().flatten()
+    }
+
+    /// The header that `part` came with.
+    fn header_of(&self, part: &Part) -> Header {
+        Header {
+            len: part.len as u32,
+            buf_alloc: part.buf_alloc,
+            fwd_cnt: part.fwd_cnt,
+            ..self.header
+        }
+    }
+
+    /// The header of all parts in one.
+    fn joined(&self) -> Header {
+        run::joined(self.header, self.bytes as u32)
+    }
+}
+
+/// Why a packet was not delivered.
+enum Failure {
+    /// There is no memory.
+    NoMemory,
+    /// A buffer cannot be read.
+    Fault,
+}
+
+struct TxPass<'a> {
+    guest: &'a Guest,
+    join: bool,
+    /// A buffer that was taken, looked at and not handled yet.
+    next: Option<Item>,
+    packets: u32,
+    deliveries: u32,
+    misaddressed: u32,
+    retries: u32,
+    bytes: usize,
+}
+
+impl<'a> TxPass<'a> {
+    fn new(guest: &'a Guest) -> Self {
+        Self {
+            guest,
+            join: params::tx_coalesce(),
+            next: None,
+            packets: 0,
+            deliveries: 0,
+            misaddressed: 0,
+            retries: 0,
+            bytes: 0,
+        }
+    }
+
+    fn run(&mut self, mut ring: Ring<'_>) -> RingStats {
+        loop {
+            if !self.guest.may_reply() {
+                // Whoever takes the replies out of the send queue kicks this queue.
+                return ring.leave();
+            }
+            match self.take(&mut ring) {
+                Ok(Some(Item::Packet(chain, header, len))) => {
+                    let parts = self.gather(&mut ring, chain, header, len);
+                    if self.deliver_or_put_back(&mut ring, parts).is_err() {
+                        self.retries += 1;
+                        return ring.leave();
+                    }
+                }
+                Ok(Some(Item::Malformed(chain))) => {
+                    self.refused(chain.head() as i32);
+                    ring.refuse_chain(chain, c"a TX buffer holds no valid packet");
+                }
+                Ok(None) => {
+                    if ring.poll_for_buffer(ring.poll_timeout(params::busyloop_us())) {
+                        continue;
+                    }
+                    match ring.enable_notifications() {
+                        Enabled::Idle(stats) => return stats,
+                        Enabled::More(more) => ring = more,
+                    }
+                    continue;
+                }
+                Err(ChainError::Refused(head)) => self.refused(head),
+                Err(ChainError::Miss | ChainError::Broken | ChainError::Full) => {
+                    return ring.leave();
+                }
+            }
+            if ring.exceeds_weight(self.packets, self.bytes) {
+                self.guest.tx_requeued.store(true, Relaxed);
+                return ring.leave();
+            }
+        }
+    }
+
+    /// The buffer that was looked at before, or the next one of the ring.
+    fn take(&mut self, ring: &mut Ring<'_>) -> Result<Option<Item>, ChainError> {
+        match self.next.take() {
+            Some(Item::Packet(chain, header, len)) => {
+                Ok(Some(Item::Packet(ring.settle(chain), header, len)))
+            }
+            Some(Item::Malformed(chain)) => Ok(Some(Item::Malformed(chain))),
+            None => self.look(ring),
+        }
+    }
+
+    /// Takes a buffer and reads its header, once.
+    fn look(&mut self, ring: &mut Ring<'_>) -> Result<Option<Item>, ChainError> {
+        let Some(chain) = ring.next_chain()? else {
+            return Ok(None);
+        };
+        let readable = chain.readable_len();
+        if !buffer::tx_shape_ok(readable, chain.writable_len()) {
+            return Ok(Some(Item::Malformed(chain)));
+        }
+        let mut bytes = [0; HEADER_LEN];
+        if ring.reader(&chain).read(&mut bytes).is_err() {
+            return Ok(Some(Item::Malformed(chain)));
+        }
+        let header = Header::from_bytes(&bytes);
+        Ok(Some(match buffer::tx_payload(readable, header.len) {
+            Some(len) => Item::Packet(chain, header, len),
+            None => Item::Malformed(chain),
+        }))
+    }
+
+    /// Takes the packets that may be joined to the first; the one that ends the run is kept.
+    fn gather(&mut self, ring: &mut Ring<'_>, chain: Chain, header: Header, len: usize) -> Parts {
+        let mut parts = Parts::new(chain, header, len);
+        if !self.join || !run::is_joinable(&header) {
+            return parts;
+        }
+        while parts.count < MAX_PARTS && parts.bytes < MAX_JOINED {
+            match self.look(ring) {
+                Ok(Some(Item::Packet(chain, header, len))) if parts.may_join(&header, len) => {
+                    parts.push(chain, header, len);
+                }
+                Ok(item) => {
+                    self.next = item;
+                    break;
+                }
+                // Met again, and dealt with, when those that were taken are done.
+                Err(_) => break,
+            }
+        }
+        parts
+    }
+
+    /// Delivers packets and completes their buffers. Where that fails, each is tried on its own;
+    /// an error means that there is no memory even for that, and all buffers were put back.
+    fn deliver_or_put_back(&mut self, ring: &mut Ring<'_>, parts: Parts) -> Result {
+        match self.deliver(ring, &parts) {
+            Ok(()) => {
+                for part in parts.parts.into_iter().flatten() {
+                    ring.complete(part.chain, 0);
+                }
+                Ok(())
+            }
+            Err(_) if parts.count > 1 => {
+                self.put_back(ring);
+                self.join = false;
+                Ok(())
+            }
+            Err(Failure::NoMemory) => {
+                self.put_back(ring);
+                Err(ENOMEM)
+            }
+            Err(Failure::Fault) => {
+                for part in parts.parts.into_iter().flatten() {
+                    self.refused(part.chain.head() as i32);
+                    ring.refuse_chain(part.chain, c"a TX buffer cannot be read");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts back all buffers that were taken and not completed.
+    fn put_back(&mut self, ring: &mut Ring<'_>) {
+        self.next = None;
+        ring.put_back();
+    }
+
+    /// Copies packets out of their buffers and gives them to their socket as one.
+    fn deliver(&mut self, ring: &Ring<'_>, parts: &Parts) -> Result<(), Failure> {
+        let mut packet =
+            Packet::alloc(&parts.joined(), parts.bytes).map_err(|_| Failure::NoMemory)?;
+        let mut offset = 0;
+        for part in parts.iter() {
+            let mut reader = ring.reader(&part.chain);
+            reader.skip(HEADER_LEN);
+            reader
+                .read_payload(&mut packet, offset, part.len)
+                .map_err(|_| Failure::Fault)?;
+            offset += part.len;
+        }
+        Self::deliver_tap(&mut packet, parts);
+
+        let packets = parts.count as u32;
+        self.packets += packets;
+        self.bytes += parts.count * HEADER_LEN + parts.bytes;
+        // Only correctly addressed packets are accepted.
+        let flow = &parts.header.flow;
+        if flow.src_cid == u64::from(self.guest.cid()) && flow.dst_cid == u64::from(cid::HOST) {
+            self.deliveries += 1;
+            TransportRegistration::<VhostTransport>::receive(packet, &self.guest.net);
+        } else {
+            self.misaddressed += packets;
+        }
+        Ok(())
+    }
+
+    /// Shows each packet to vsockmon on its own, with the header that it came with.
+    fn deliver_tap(packet: &mut Packet, parts: &Parts) {
+        let mut offset = 0;
+        for part in parts.iter() {
+            packet.set_header(&parts.header_of(part));
+            packet.set_offset(offset);
+            packet.deliver_tap();
+            offset += part.len;
+        }
+        packet.set_offset(0);
+        packet.set_header(&parts.joined());
+    }
+
+    fn refused(&mut self, head: i32) {
+        self.packets += 1;
+        trace::bad_buffer(self.guest.cid(), QueueId::Tx as u32, head);
+    }
+
+    /// Accounts for the pass, with no lock held.
+    fn finish(self, ring: &RingStats) {
+        let guest = self.guest;
+        count!(
+            guest,
+            tx_passes += 1u32,
+            tx_packets += self.packets,
+            tx_deliveries += self.deliveries,
+            tx_misaddressed += self.misaddressed,
+            tx_retries += self.retries,
+            tx_bytes += self.bytes as u64,
+            tx_buffers += ring.buffers,
+            tx_publishes += ring.publishes,
+            tx_signals += ring.signals,
+            tx_refused += ring.refused,
+        );
+        trace::tx_pass(
+            guest.cid(),
+            &trace::Pass {
+                packets: self.packets,
+                buffers: ring.buffers,
+                bytes: self.bytes as u64,
+                publishes: ring.publishes,
+            },
+        );
+        if self.retries > 0 {
+            kernel::time::delay::fsleep(RETRY_DELAY);
+            guest.tx_requeued.store(true, Relaxed);
+            guest.device.kick(QueueId::Tx);
+        }
+    }
+}

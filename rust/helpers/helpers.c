@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Shims over what bindgen cannot reach: inline functions, macros and unions.
+ */
+#include <linux/mutex.h>
+#include <linux/sched/clock.h>
+#include <linux/sched/signal.h>
+#include <linux/skbuff.h>
+#include <linux/uaccess.h>
+#include <linux/uio.h>
+
+#include "helpers.h"
+#include "params.h"
+
+static const int rs_vhost_vsock_bits[] = {
+	VHOST_FEATURES,
+	VIRTIO_F_ACCESS_PLATFORM,
+	VIRTIO_VSOCK_F_SEQPACKET
+};
+
+/* The feature bits of the C driver: VHOST_VSOCK_FEATURES in drivers/vhost/vsock.c. */
+u64 rs_vhost_vsock_features(void)
+{
+	return VHOST_FEATURES_U64(rs_vhost_vsock_bits, 0);
+}
+
+void rs_vhost_vq_set_backend(struct vhost_virtqueue *vq, void *data)
+{
+	vhost_vq_set_backend(vq, data);
+}
+
+/* Readable without vq->mutex, as a hint: hence data_race(). */
+void *rs_vhost_vq_get_backend(struct vhost_virtqueue *vq)
+{
+	return data_race(vhost_vq_get_backend(vq));
+}
+
+bool rs_vhost_has_feature(struct vhost_virtqueue *vq, int bit)
+{
+	return vhost_has_feature(vq, bit);
+}
+
+/* vq->acked_features is a union with the array of all 128 bits. */
+void rs_vhost_set_acked_features(struct vhost_virtqueue *vq, u64 features)
+{
+	vq->acked_features = features;
+}
+
+u32 rs_cpu_to_vhost32(struct vhost_virtqueue *vq, u32 val)
+{
+	return (__force u32)cpu_to_vhost32(vq, val);
+}
+
+void rs_vq_err(struct vhost_virtqueue *vq, const char *what)
+{
+	vq_err(vq, "%s\n", what);
+}
+
+/*
+ * Steps over the next available entry, which vhost_get_vq_desc() refused, and
+ * returns the head that it names, not checked against vq->num.  Returns
+ * -EINVAL where the entry cannot be named or where the available index itself
+ * is wrong, -EFAULT where the ring cannot be read.
+ *
+ * Context: vq->mutex held, in a thread that runs in the owner's mm.
+ */
+int rs_vhost_skip_avail(struct vhost_virtqueue *vq)
+{
+	u16 waiting = vq->avail_idx - vq->last_avail_idx;
+	__virtio16 head;
+
+	if (vq->iotlb || vhost_has_feature(vq, VIRTIO_F_IN_ORDER))
+		return -EINVAL;
+	if (!waiting || waiting > vq->num)
+		return -EINVAL;
+	if (get_user(head, (__virtio16 __user *)&vq->avail->ring[vq->last_avail_idx & (vq->num - 1)]))
+		return -EFAULT;
+
+	vq->last_avail_idx++;
+	return vhost16_to_cpu(vq, head);
+}
+
+/* About a microsecond a tick, as busy_clock() in drivers/vhost/net.c. */
+u64 rs_busy_clock(void)
+{
+	return local_clock() >> 10;
+}
+
+bool rs_should_stop_polling(void)
+{
+	return need_resched() || signal_pending(current);
+}
+
+void rs_cpu_relax(void)
+{
+	cpu_relax();
+}
+
+struct net *rs_get_current_net(netns_tracker *tracker)
+{
+	return get_net_track(current->nsproxy->net_ns, tracker, GFP_KERNEL);
+}
+
+void rs_put_net_track(struct net *net, netns_tracker *tracker)
+{
+	put_net_track(net, tracker);
+}
+
+bool rs_vsock_net_check_mode(struct net *ns0, struct net *ns1)
+{
+	return vsock_net_check_mode(ns0, ns1);
+}
+
+struct net *rs_sock_net(struct sock *sk)
+{
+	return sock_net(sk);
+}
+
+void rs_sock_set_done(struct sock *sk)
+{
+	sock_set_flag(sk, SOCK_DONE);
+}
+
+void rs_skb_queue_head_init(struct sk_buff_head *list)
+{
+	skb_queue_head_init(list);
+}
+
+void rs_skb_queue_lock(struct sk_buff_head *list)
+{
+	spin_lock_bh(&list->lock);
+}
+
+void rs_skb_queue_unlock(struct sk_buff_head *list)
+{
+	spin_unlock_bh(&list->lock);
+}
+
+struct sk_buff *rs_skb_peek(struct sk_buff_head *list)
+{
+	return skb_peek(list);
+}
+
+struct sk_buff *rs_skb_dequeue(struct sk_buff_head *list)
+{
+	return __skb_dequeue(list);
+}
+
+void rs_skb_queue_head(struct sk_buff_head *list, struct sk_buff *skb)
+{
+	__skb_queue_head(list, skb);
+}
+
+void rs_skb_queue_tail(struct sk_buff_head *list, struct sk_buff *skb)
+{
+	__skb_queue_tail(list, skb);
+}
+
+void rs_skb_queue_purge(struct sk_buff_head *list)
+{
+	virtio_vsock_skb_queue_purge(list);
+}
+
+void rs_kfree_skb(struct sk_buff *skb)
+{
+	kfree_skb(skb);
+}
+
+struct sk_buff *rs_virtio_vsock_alloc_skb(unsigned int size)
+{
+	if (vhost_vsock_rs_forced_failure())
+		return NULL;
+	return virtio_vsock_alloc_skb(size, GFP_KERNEL);
+}
+
+void rs_virtio_vsock_skb_put(struct sk_buff *skb, u32 len)
+{
+	virtio_vsock_skb_put(skb, len);
+}
+
+/*
+ * Copies @len payload bytes from @offset to @to; false on a fault.  A linear
+ * packet, nearly every small one, is spared the walk over fragments.
+ */
+bool rs_skb_copy_to_iter(struct sk_buff *skb, int offset, struct iov_iter *to,
+			 int len)
+{
+	if (!skb_is_nonlinear(skb))
+		return copy_to_iter(skb->data + offset, len, to) == len;
+	return !skb_copy_datagram_iter(skb, offset, to, len);
+}
+
+/* Serialises changes to the CID table; taken inside no other lock of ours. */
+static DEFINE_MUTEX(rs_vhost_vsock_mutex);
+
+void rs_vhost_vsock_mutex_lock(void)
+{
+	mutex_lock(&rs_vhost_vsock_mutex);
+}
+
+void rs_vhost_vsock_mutex_unlock(void)
+{
+	mutex_unlock(&rs_vhost_vsock_mutex);
+}
