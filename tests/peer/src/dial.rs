@@ -29,6 +29,9 @@ pub(crate) struct Options {
     /// Milliseconds between attempts
     #[arg(long, default_value_t = 10)]
     interval: u64,
+    /// Milliseconds after which no further attempt is made
+    #[arg(long, default_value_t = u64::MAX)]
+    milliseconds: u64,
 }
 
 /// Attempts in a row with the same outcome.
@@ -41,7 +44,7 @@ struct Phase {
     longest: Duration,
 }
 
-/// Connects until it works or the attempts are used up; one line for each run of equal outcomes.
+/// Connects until it works or the attempts or the time are used up; one line for each run of equal outcomes.
 ///
 /// # Errors
 ///
@@ -51,6 +54,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut phases = Vec::new();
     for _ in 0..options.attempts {
         let begin = started.elapsed();
+        if begin.as_millis() >= u128::from(options.milliseconds) {
+            break;
+        }
         let result =
             Connection::connect(options.kind, options.cid, options.kind.port(options.port));
         let outcome = outcome(result.map(drop));

@@ -4,6 +4,7 @@
 
 # Port of peer's server; its seqpacket sockets take the next one.
 PEER_PORT=1000
+# shellcheck disable=SC2034 # used by the suites
 MIB=$((1 << 20))
 
 # peer_serve_in NAME: starts peer's server in the guest.
@@ -22,6 +23,11 @@ peer_serve_here() {
 # begins with LINE.
 peer_value() {
 	sed -n "s/^$2 .*\b$3=\([^ ]*\).*/\1/p" "$1" | tail -n 1
+}
+
+# peer_outcomes FILE: the different outcomes of a dial, in order, one a line.
+peer_outcomes() {
+	sed -n 's/^phase outcome=\([A-Z]*\) .*/\1/p' "$1" | uniq
 }
 
 vv_module_name() {
