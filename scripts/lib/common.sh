@@ -3,6 +3,13 @@
 # Sourced by every script of the bed: where things are kept, how progress is
 # shown, and how something is made whole or not at all.
 
+# A script started by another one ends with it, and ends what it started.
+if [[ -n ${VV_TIED:-} && $VV_TIED != "$$" ]]; then
+	VV_TIED=$$ exec setpriv --pdeathsig TERM -- bash "$0" "$@"
+fi
+export VV_TIED=$$
+trap 'pkill -TERM -P $$ || true' EXIT
+
 VV_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 VV_CACHE=${VV_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vhost-vsock-rs}
 VV_LOGS=${VV_LOGS:-$VV_CACHE/logs}
@@ -66,32 +73,35 @@ step() {
 	say "$text: done in $((SECONDS - start))s"
 }
 
-# take_lock NAME: waits for and holds a lock until this process and all that it
-# started are gone.
+# take_lock NAME: waits for and holds a lock, until drop_lock or until this process
+# and all that it started are gone.
 take_lock() {
-	local fd
-	exec {fd}>"$VV_CACHE/$1.lock"
-	if ! flock -n "$fd"; then
+	exec {vv_lock}>"$VV_CACHE/$1.lock"
+	if ! flock -n "$vv_lock"; then
 		say "waiting for another run that holds the lock $1"
-		flock "$fd"
+		flock "$vv_lock"
 	fi
 }
 
+drop_lock() {
+	exec {vv_lock}>&-
+}
+
 # make_once DIR BUILDER ARG...: DIR appears complete or not at all. BUILDER gets
-# the ARGs and then the folder to fill.
-make_once() (
-	dir=$1
+# the ARGs and then the folder to fill. Not to be called where "set -e" is off.
+make_once() {
+	local dir=$1
 	shift
-	[[ -d $dir ]] && exit 0
 	mkdir -p "$(dirname "$dir")"
 	take_lock "$(basename "$dir")"
-	[[ -d $dir ]] && exit 0
-	rm -rf --one-file-system "$dir.part"
-	mkdir "$dir.part"
-	set -e
-	"$@" "$dir.part"
-	mv -T "$dir.part" "$dir"
-)
+	if [[ ! -d $dir ]]; then
+		rm -rf --one-file-system "$dir.part"
+		mkdir "$dir.part"
+		"$@" "$dir.part"
+		mv -T "$dir.part" "$dir"
+	fi
+	drop_lock
+}
 
 need_root() {
 	[[ $(id -u) -eq 0 ]] || die "the test bed makes chroots and mounts: run it as root"

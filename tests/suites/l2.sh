@@ -69,6 +69,7 @@ l2_launch() {
 		-device "vhost-vsock-pci,id=vsock,guest-cid=$cid${L2_DEVICE:-}" \
 		-pidfile "$dir/pid" "$@" >"$VV_OUT/l2-$name-$slot.qemu" 2>&1 &
 	echo $! >"$dir/job"
+	disown
 	ln -s "$VV_OUT/l2-$name-$slot.qemu" "$dir/qemu"
 }
 
@@ -132,6 +133,6 @@ l2_stop() {
 	local dir=/run/l2/$1
 	[[ -d $dir ]] || return 0
 	kill -KILL "$(cat "$dir/job")" 2>/dev/null
-	wait "$(cat "$dir/job")" 2>/dev/null
+	while l2_running "$1"; do sleep 0.05; done
 	rm -rf "$dir"
 }
