@@ -4,11 +4,15 @@
 mod abi;
 mod connect;
 mod credit;
+mod dirty_log;
 mod replies;
 mod rx;
 mod seqpacket;
 mod start;
+mod tap;
 mod tx;
+mod worker;
+mod zerocopy;
 
 use crate::vocabulary::Context;
 use anyhow::Result;
@@ -79,6 +83,10 @@ pub fn all() -> Vec<Case> {
         seqpacket::CASES,
         credit::CASES,
         replies::CASES,
+        tap::CASES,
+        zerocopy::CASES,
+        dirty_log::CASES,
+        worker::CASES,
     ]
     .concat()
 }
