@@ -44,6 +44,16 @@ const SO_VM_SOCKETS_BUFFER_SIZE: libc::c_int = 0;
 /// `SO_VM_SOCKETS_BUFFER_MAX_SIZE` of the kernel's `vm_sockets.h`.
 const SO_VM_SOCKETS_BUFFER_MAX_SIZE: libc::c_int = 2;
 
+/// `SO_VM_SOCKETS_CONNECT_TIMEOUT_OLD` of the kernel's `vm_sockets.h`.
+const SO_VM_SOCKETS_CONNECT_TIMEOUT: libc::c_int = 6;
+
+/// How long a connect waits for an answer: long enough for a guest that is slow, so that
+/// `ETIMEDOUT` means that none came.
+const CONNECT_TIMEOUT: libc::timeval = libc::timeval {
+    tv_sec: 30,
+    tv_usec: 0,
+};
+
 /// Receive buffer of seqpacket sockets: a message must fit in it whole, and its overhead too.
 const SEQPACKET_BUFFER: u64 = 4 << 20;
 
@@ -59,23 +69,24 @@ pub(crate) fn open(kind: Kind) -> io::Result<Socket> {
         Kind::Stream => Socket::new(Domain::VSOCK, Type::STREAM, None)?,
         Kind::Seqpacket => Socket::new(Domain::VSOCK, Type::SEQPACKET, None)?,
     };
+    set_option(&socket, SO_VM_SOCKETS_CONNECT_TIMEOUT, &CONNECT_TIMEOUT)?;
     if kind == Kind::Seqpacket {
-        set_buffer(&socket, SO_VM_SOCKETS_BUFFER_MAX_SIZE, SEQPACKET_BUFFER)?;
-        set_buffer(&socket, SO_VM_SOCKETS_BUFFER_SIZE, SEQPACKET_BUFFER)?;
+        set_option(&socket, SO_VM_SOCKETS_BUFFER_MAX_SIZE, &SEQPACKET_BUFFER)?;
+        set_option(&socket, SO_VM_SOCKETS_BUFFER_SIZE, &SEQPACKET_BUFFER)?;
     }
     Ok(socket)
 }
 
-/// Sets a buffer option of a vsock socket, in bytes.
-fn set_buffer(socket: &Socket, option: libc::c_int, bytes: u64) -> io::Result<()> {
-    // SAFETY: The value is a live `u64` and its size is given.
+/// Sets an option of a vsock socket; the kernel knows its type and checks its size.
+fn set_option<T: Copy>(socket: &Socket, option: libc::c_int, value: &T) -> io::Result<()> {
+    // SAFETY: The value is alive during the call and its size is given.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::AF_VSOCK,
             option,
-            (&raw const bytes).cast(),
-            size_of::<u64>() as libc::socklen_t,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
         )
     };
     match result {
