@@ -136,7 +136,14 @@ fn child(case: &Case, at: usize, options: &Options, report: File) -> ! {
             .map(|mut report| writeln!(report, "F {text}"));
         std::process::exit(0);
     }));
-    let mut cx = Context::new(options.driver, options.long, options.seed, at, report);
+    let mut cx = Context::new(
+        options.driver,
+        options.long,
+        options.seed,
+        case.name,
+        at,
+        report,
+    );
     let result = (case.run)(&mut cx);
     cx.verdict(&result);
     std::process::exit(0);

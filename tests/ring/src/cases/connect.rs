@@ -360,6 +360,7 @@ fn port_reuse(cx: &mut Context) -> Result<()> {
         guest.say_with(&mut flow, Op::RW, 0, &[round as u8])?;
         ensure!(host.recv_exact(1)? == [round as u8], "other bytes");
         guest.say_with(&mut flow, Op::SHUTDOWN, NO_RECEIVE | NO_SEND, &[])?;
+        guest.drain()?;
         drop(host);
         let last = guest.settle()?;
         ensure!(

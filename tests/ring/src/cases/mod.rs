@@ -5,9 +5,14 @@ mod abi;
 mod connect;
 mod credit;
 mod dirty_log;
+mod hostile;
+mod iotlb;
+mod lifetime;
+mod model;
 mod replies;
 mod rx;
 mod seqpacket;
+mod shapes;
 mod start;
 mod tap;
 mod tx;
@@ -75,6 +80,7 @@ impl Case {
 /// All cases, in the order in which they run.
 pub fn all() -> Vec<Case> {
     [
+        lifetime::FIRST,
         abi::CASES,
         start::CASES,
         connect::CASES,
@@ -86,6 +92,11 @@ pub fn all() -> Vec<Case> {
         tap::CASES,
         zerocopy::CASES,
         dirty_log::CASES,
+        iotlb::CASES,
+        shapes::CASES,
+        model::CASES,
+        lifetime::CASES,
+        hostile::CASES,
         worker::CASES,
     ]
     .concat()

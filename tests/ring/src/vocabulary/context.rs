@@ -31,14 +31,23 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context for case number `case`, which reports on `report`.
-    pub fn new(driver: Driver, long: bool, seed: u64, case: usize, report: File) -> Self {
+    /// A context for the case `name`, number `case` of its run, which reports on `report`.
+    pub fn new(
+        driver: Driver,
+        long: bool,
+        seed: u64,
+        name: &str,
+        case: usize,
+        report: File,
+    ) -> Self {
+        // The same seed gives a case the same numbers whichever others are run.
+        let mix = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         Self {
             driver,
             long,
-            rng: SmallRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ case as u64),
+            rng: SmallRng::seed_from_u64(name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, mix)),
             report,
-            next: 1000 + 64 * case as u64,
+            next: 1000 + 4096 * case as u64,
         }
     }
 

@@ -30,6 +30,13 @@ struct MemTable {
     regions: [[u64; 4]; 64],
 }
 
+impl From<File> for Device {
+    /// A device that is open already.
+    fn from(file: File) -> Self {
+        Self { file }
+    }
+}
+
 impl Device {
     /// Opens the device node.
     pub fn open() -> std::io::Result<Self> {

@@ -66,6 +66,11 @@ impl Flow {
         packet.header.src_port == self.host_port && packet.header.dst_port == self.guest_port
     }
 
+    /// `fwd_cnt` that the host was last told.
+    pub fn told(&self) -> u32 {
+        self.told
+    }
+
     /// Whether it is time to tell the host about space that was freed.
     pub fn owes_credit(&self) -> bool {
         self.fwd_cnt.wrapping_sub(self.told) > self.buf_alloc / 2
@@ -215,19 +220,25 @@ impl Guest {
 
     /// Takes in all packets that were sent before this call and gives them back.
     ///
-    /// A REQUEST to a port where nobody listens is answered after all that was queued before.
+    /// A REQUEST to a port where nobody listens is answered behind all that its own flow has queued. A driver may serve
+    /// other flows in turn, so two answers in a row with nothing in between end it.
     pub fn settle(&mut self) -> Result<Vec<Packet>> {
         let mut fence = Flow::new(Kind::STREAM, self.fence_port(), super::host::CLOSED_PORT);
-        self.say(&mut fence, Op::REQUEST)?;
-        let mut before = Vec::new();
-        loop {
-            let packet = self.recv()?;
-            if fence.owns(&packet) {
-                ensure!(packet.op() == Op::RST, "an answer to nobody: {packet:?}");
-                return Ok(before);
+        let (mut before, mut silent) = (Vec::new(), 0);
+        while silent < 2 {
+            self.say(&mut fence, Op::REQUEST)?;
+            silent += 1;
+            loop {
+                let packet = self.recv()?;
+                if fence.owns(&packet) {
+                    ensure!(packet.op() == Op::RST, "an answer to nobody: {packet:?}");
+                    break;
+                }
+                before.push(packet);
+                silent = 0;
             }
-            before.push(packet);
         }
+        Ok(before)
     }
 
     /// Fails if any packet was sent before this call and not taken in.

@@ -68,6 +68,8 @@ pub struct Guest {
     pub rx: Ring,
     pub tx: Ring,
     pub plan: Plan,
+    /// IOTLB messages are of version 2.
+    pub iotlb_v2: bool,
     fence: u32,
 }
 
@@ -98,6 +100,7 @@ impl Guest {
             rx,
             tx,
             plan,
+            iotlb_v2: false,
             fence: 0,
         };
         guest.refill()?;

@@ -3,12 +3,12 @@
 
 use super::packet::Kind;
 use super::patience;
-use super::proc::{wait_readable, wait_writable};
+use super::proc::{wait_readable, wait_until, wait_writable};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, Backlog, MsgFlags, Shutdown, SockFlag, SockType, VsockAddr, accept4, bind,
-    connect, getsockname, listen, recv, send, shutdown, socket,
+    connect, getsockname, listen, recv, recvmsg, send, shutdown, socket,
 };
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -252,16 +252,16 @@ impl Host {
 
     /// Receives one message of at most `max` bytes: its bytes and flags such as `MSG_EOR`.
     pub fn recv_message(&self, max: usize) -> Result<(Vec<u8>, MsgFlags)> {
-        ensure!(wait_readable(&self.fd, patience())?, "no message came");
         let mut bytes = vec![0; max];
-        let mut iov = [std::io::IoSliceMut::new(&mut bytes)];
-        let got = nix::sys::socket::recvmsg::<()>(
-            self.fd.as_raw_fd(),
-            &mut iov,
-            None,
-            MsgFlags::empty(),
-        )?;
-        let (len, flags) = (got.bytes, got.flags);
+        let mut got = Err(Errno::EAGAIN);
+        // A part of a message makes the socket readable and not yet its end.
+        wait_until(patience(), || {
+            let mut iov = [std::io::IoSliceMut::new(&mut bytes)];
+            let answer = recvmsg::<()>(self.fd.as_raw_fd(), &mut iov, None, MsgFlags::empty());
+            got = answer.map(|message| (message.bytes, message.flags));
+            Ok(got != Err(Errno::EAGAIN))
+        })?;
+        let (len, flags) = got.context("recvmsg()")?;
         bytes.truncate(len);
         Ok((bytes, flags))
     }

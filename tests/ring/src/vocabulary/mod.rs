@@ -7,6 +7,7 @@ pub mod device;
 pub mod flow;
 pub mod guest;
 pub mod host;
+pub mod iommu;
 pub mod memory;
 pub mod packet;
 pub mod polite;

@@ -76,6 +76,7 @@ pub struct Ring {
     pub kicks: u64,
     event_idx: bool,
     in_order: bool,
+    iommu: bool,
     free: VecDeque<u16>,
     in_flight: VecDeque<Chain>,
     /// With in-order, the used entry whose batch is being taken back.
@@ -107,6 +108,7 @@ impl Ring {
             kicks: 0,
             event_idx: false,
             in_order: false,
+            iommu: false,
             free: VecDeque::new(),
             in_flight: VecDeque::new(),
             batch: None,
@@ -126,6 +128,7 @@ impl Ring {
         self.mem.write(self.used, &vec![0; 6 + 8 * n]);
         self.event_idx = features & feature::EVENT_IDX != 0;
         self.in_order = features & feature::IN_ORDER != 0;
+        self.iommu = features & feature::ACCESS_PLATFORM != 0;
         for chain in std::mem::take(&mut self.in_flight) {
             self.release(&chain);
         }
@@ -141,14 +144,21 @@ impl Ring {
         self.mem.put_u16(self.avail_event_addr(), base);
     }
 
-    /// `struct vhost_vring_addr` of this ring, in user addresses.
+    /// `struct vhost_vring_addr` of this ring: user addresses, or I/O addresses behind an IOMMU.
     pub fn addresses(&self) -> vhost_vring_addr {
+        let place = |addr| {
+            if self.iommu {
+                addr
+            } else {
+                self.mem.user(addr)
+            }
+        };
         vhost_vring_addr {
             index: self.index as u32,
             flags: 0,
-            desc_user_addr: self.mem.user(self.desc),
-            used_user_addr: self.mem.user(self.used),
-            avail_user_addr: self.mem.user(self.avail),
+            desc_user_addr: place(self.desc),
+            used_user_addr: place(self.used),
+            avail_user_addr: place(self.avail),
             log_guest_addr: self.used,
         }
     }
