@@ -43,6 +43,13 @@ impl Net {
         self.0.get()
     }
 
+    /// The number of the namespace in `/proc/PID/ns/net`; [`None`] for the initial namespace.
+    pub(crate) fn number(&self) -> Option<u32> {
+        // SAFETY: The pointer is valid by the type invariant.
+        let number = unsafe { bindings::rs_net_inum(self.as_raw()) };
+        (number != 0).then_some(number)
+    }
+
     /// Whether AF_VSOCK sockets of the two namespaces may talk: they are one, or both are global.
     ///
     /// Source: `vsock_net_check_mode()`.

@@ -127,6 +127,15 @@ impl Guest {
             return Err(EADDRINUSE());
         }
 
+        // The directory is named after the CID, which another guest may have in a moment.
+        this.hide_in_debugfs();
+        let result = Self::take_cid(this, cid);
+        Self::show_in_debugfs(this);
+        result
+    }
+
+    /// Puts the guest into the table under `cid`, then takes it out from under the CID before.
+    fn take_cid(this: &Arc<Self>, cid: u32) -> Result {
         let writer = Writer::lock();
         let taken_by_us = {
             let guard = rcu::read_lock();
@@ -142,9 +151,7 @@ impl Guest {
         let old = this.cid.xchg(cid, Full);
         let retired = GUESTS.remove(&writer, old, this);
         drop(writer);
-
         drop(retired);
-        Self::show_in_debugfs(this, cid);
         Ok(())
     }
 
@@ -156,11 +163,25 @@ impl Guest {
         drop(retired);
     }
 
-    fn show_in_debugfs(this: &Arc<Self>, cid: u32) {
-        let file = DebugRoot::subdir(fmt!("{cid}"))
-            .and_then(|dir| guest_file(&dir, this.clone()).ok());
+    /// Makes `CID/stats`, or `CID.ns/stats` with the number of a namespace that is not the first:
+    /// there another guest may have the same CID.
+    fn show_in_debugfs(this: &Arc<Self>) {
+        let cid = this.cid();
+        if cid == 0 {
+            return;
+        }
+        let dir = match this.net.number() {
+            Some(number) => DebugRoot::subdir(fmt!("{cid}.{number}")),
+            None => DebugRoot::subdir(fmt!("{cid}")),
+        };
+        let file = dir.and_then(|dir| guest_file(&dir, this.clone()).ok());
         let old = core::mem::replace(&mut *this.debug_file.lock(), file);
         drop(old);
+    }
+
+    fn hide_in_debugfs(&self) {
+        let file = self.debug_file.lock().take();
+        drop(file);
     }
 
     /// Starts both queues. Source: `vhost_vsock_start()`.
@@ -266,8 +287,16 @@ impl Report<'_> {
         guest.stats.write_to(f)?;
         writeln!(f, "queued_replies {}", guest.queued_replies.load(Relaxed))?;
         writeln!(f, "send_queue {}", guest.send_queue.len())?;
-        writeln!(f, "rx_running {}", u8::from(guest.device.is_started(QueueId::Rx)))?;
-        writeln!(f, "tx_running {}", u8::from(guest.device.is_started(QueueId::Tx)))
+        writeln!(
+            f,
+            "rx_running {}",
+            u8::from(guest.device.is_started(QueueId::Rx))
+        )?;
+        writeln!(
+            f,
+            "tx_running {}",
+            u8::from(guest.device.is_started(QueueId::Tx))
+        )
     }
 }
 
@@ -334,10 +363,9 @@ impl CharDevice for Guest {
 
     /// Source: `vhost_vsock_dev_release()`; what is different is told in `Documentation/`.
     fn release(this: &Arc<Self>) {
+        this.hide_in_debugfs();
         Self::drain_tx(this);
         this.forget_cid();
         TransportRegistration::<VhostTransport>::reset_orphans();
-        let file = this.debug_file.lock().take();
-        drop(file);
     }
 }

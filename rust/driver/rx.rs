@@ -21,8 +21,7 @@ use super::{
 };
 use crate::{
     abstractions::{
-        params,
-        trace,
+        params, trace,
         vhost::{
             Chain,
             ChainError,
@@ -50,8 +49,7 @@ use crate::{
 /// Runs one pass. Context: the worker of the RX queue.
 pub(super) fn run(guest: &Guest) {
     let batching = params::rx_batch();
-    let limit =
-        |size| used::batch_limit(size, RING_ARRAY_CAPACITY, PACKET_WEIGHT, batching);
+    let limit = |size| used::batch_limit(size, RING_ARRAY_CAPACITY, PACKET_WEIGHT, batching);
     let Some(ring) = guest.device.lock_queue(QueueId::Rx).poll_ring(limit) else {
         return;
     };
@@ -134,7 +132,11 @@ impl<'a> RxPass<'a> {
     /// Fills one buffer with the next packets, and completes it.
     fn fill(&mut self, ring: &mut Ring<'_>, chain: Chain) {
         let Some(room) = buffer::rx_room(chain.readable_len(), chain.writable_len()) else {
-            return self.refuse(ring, chain, c"an RX buffer must be writable and hold a header");
+            return self.refuse(
+                ring,
+                chain,
+                c"an RX buffer must be writable and hold a header",
+            );
         };
         self.guest.send_queue.fill(&mut self.run, room, self.join);
         if self.run.is_empty() {

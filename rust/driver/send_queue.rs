@@ -232,7 +232,9 @@ impl Run {
     pub(super) fn advance(&mut self, mut bytes: usize, mut done: impl FnMut(Packet)) {
         let mut completed = 0;
         for place in &mut self.packets[..self.count] {
-            let Some(mut packet) = place.take() else { break };
+            let Some(mut packet) = place.take() else {
+                break;
+            };
             let part = packet.remaining().min(bytes);
             bytes -= part;
             self.bytes -= part;

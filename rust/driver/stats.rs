@@ -121,7 +121,7 @@ impl TotalStats {
     /// Makes the file; [`None`] if there is no memory for it.
     pub(crate) fn show_in(root: &DebugRoot) -> Option<Self> {
         let dir = root.dir()?;
-        let init = dir.read_callback_file(c"total", (), &|_: &(), f: &mut fmt::Formatter<'_>| {
+        let init = dir.read_callback_file(c"total", (), &|(): &(), f: &mut fmt::Formatter<'_>| {
             TOTAL.write_to(f)
         });
         let file = KBox::pin_init(init, GFP_KERNEL).ok()?;

@@ -20,8 +20,7 @@ use super::{
 };
 use crate::{
     abstractions::{
-        params,
-        trace,
+        params, trace,
         vhost::{
             Chain,
             ChainError,
@@ -61,8 +60,7 @@ const RETRY_DELAY: Delta = Delta::from_millis(1);
 /// Runs one pass. Context: the worker of the TX queue.
 pub(super) fn run(guest: &Guest) {
     let batching = params::tx_batch();
-    let limit =
-        |size| used::batch_limit(size, RING_ARRAY_CAPACITY, PACKET_WEIGHT, batching);
+    let limit = |size| used::batch_limit(size, RING_ARRAY_CAPACITY, PACKET_WEIGHT, batching);
     let Some(ring) = guest.device.lock_queue(QueueId::Tx).poll_ring(limit) else {
         return;
     };
@@ -179,7 +177,10 @@ struct TxPass<'a> {
     deliveries: u32,
     misaddressed: u32,
     retries: u32,
+    /// Payload.
     bytes: usize,
+    /// What counts against the budget: payload and headers.
+    spent: usize,
 }
 
 impl<'a> TxPass<'a> {
@@ -193,6 +194,7 @@ impl<'a> TxPass<'a> {
             misaddressed: 0,
             retries: 0,
             bytes: 0,
+            spent: 0,
         }
     }
 
@@ -229,7 +231,7 @@ impl<'a> TxPass<'a> {
                     return ring.leave();
                 }
             }
-            if ring.exceeds_weight(self.packets, self.bytes) {
+            if ring.exceeds_weight(self.packets, self.spent) {
                 self.guest.tx_requeued.store(true, Relaxed);
                 return ring.leave();
             }
@@ -341,7 +343,8 @@ impl<'a> TxPass<'a> {
 
         let packets = parts.count as u32;
         self.packets += packets;
-        self.bytes += parts.count * HEADER_LEN + parts.bytes;
+        self.bytes += parts.bytes;
+        self.spent += parts.count * HEADER_LEN + parts.bytes;
         // Only correctly addressed packets are accepted.
         let flow = &parts.header.flow;
         if flow.src_cid == u64::from(self.guest.cid()) && flow.dst_cid == u64::from(cid::HOST) {

@@ -32,6 +32,7 @@ void rs_vhost_vq_set_backend(struct vhost_virtqueue *vq, void *data)
 /* Readable without vq->mutex, as a hint: hence data_race(). */
 void *rs_vhost_vq_get_backend(struct vhost_virtqueue *vq)
 {
+	/* A hint for whoever does not hold vq->mutex: see send_pkt(). */
 	return data_race(vhost_vq_get_backend(vq));
 }
 
@@ -67,13 +68,14 @@ void rs_vq_err(struct vhost_virtqueue *vq, const char *what)
 int rs_vhost_skip_avail(struct vhost_virtqueue *vq)
 {
 	u16 waiting = vq->avail_idx - vq->last_avail_idx;
+	u16 next = vq->last_avail_idx & (vq->num - 1);
 	__virtio16 head;
 
 	if (vq->iotlb || vhost_has_feature(vq, VIRTIO_F_IN_ORDER))
 		return -EINVAL;
 	if (!waiting || waiting > vq->num)
 		return -EINVAL;
-	if (get_user(head, (__virtio16 __user *)&vq->avail->ring[vq->last_avail_idx & (vq->num - 1)]))
+	if (get_user(head, (__virtio16 __user *)&vq->avail->ring[next]))
 		return -EFAULT;
 
 	vq->last_avail_idx++;
@@ -109,6 +111,12 @@ void rs_put_net_track(struct net *net, netns_tracker *tracker)
 bool rs_vsock_net_check_mode(struct net *ns0, struct net *ns1)
 {
 	return vsock_net_check_mode(ns0, ns1);
+}
+
+/* Number of the namespace as in /proc/PID/ns/net; 0 for the initial one. */
+unsigned int rs_net_inum(struct net *net)
+{
+	return net_eq(net, &init_net) ? 0 : net->ns.inum;
 }
 
 struct net *rs_sock_net(struct sock *sk)

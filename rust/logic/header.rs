@@ -41,7 +41,7 @@ pub struct Header {
     pub flow: Flow,
     /// Bytes of payload behind the header.
     pub len: u32,
-    /// Socket type, [`TYPE_STREAM`] or [`TYPE_SEQPACKET`].
+    /// Socket type: [`TYPE_STREAM`], or 2 for seqpacket.
     pub ty: u16,
     /// Operation, for example [`OP_RW`].
     pub op: u16,

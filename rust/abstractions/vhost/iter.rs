@@ -22,13 +22,7 @@ fn iov_iter(direction: u32, iov: &[bindings::iovec], len: usize) -> bindings::io
     // SAFETY: The function initialises all of `iter`. `iov` lives as long as the type that holds
     // the result says. Its entries are user addresses, which every copy checks.
     unsafe {
-        bindings::iov_iter_init(
-            iter.as_mut_ptr(),
-            direction,
-            iov.as_ptr(),
-            iov.len(),
-            len,
-        );
+        bindings::iov_iter_init(iter.as_mut_ptr(), direction, iov.as_ptr(), iov.len(), len);
         iter.assume_init()
     }
 }
@@ -106,9 +100,8 @@ impl<'r> BufferWriter<'r> {
     /// Context: a thread that runs in the owner's mm; may fault, so no spinlock may be held.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result {
         // SAFETY: `iter` is valid by the type invariant, and `bytes` is as long as said.
-        let copied = unsafe {
-            bindings::_copy_to_iter(bytes.as_ptr().cast(), bytes.len(), &mut self.iter)
-        };
+        let copied =
+            unsafe { bindings::_copy_to_iter(bytes.as_ptr().cast(), bytes.len(), &mut self.iter) };
         if copied == bytes.len() {
             Ok(())
         } else {

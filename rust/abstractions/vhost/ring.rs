@@ -218,8 +218,13 @@ impl<'a> Ring<'a> {
     /// Whether the guest's available index, as last read, promises more buffers than the ring has.
     fn is_available_index_wild(&self) -> bool {
         // SAFETY: The queue is valid and locked.
-        let (read, taken, num) =
-            unsafe { ((*self.vq()).avail_idx, (*self.vq()).last_avail_idx, (*self.vq()).num) };
+        let (read, taken, num) = unsafe {
+            (
+                (*self.vq()).avail_idx,
+                (*self.vq()).last_avail_idx,
+                (*self.vq()).num,
+            )
+        };
         u32::from(read.wrapping_sub(taken)) > num
     }
 
@@ -325,7 +330,11 @@ impl<'a> Ring<'a> {
         // SAFETY: The queue is valid and locked, so nobody else uses the array.
         let all = unsafe { &mut (*self.vq()).iov };
         let mut count = 0;
-        for iov in all.iter_mut().skip(first).take(chain.writable_iovs as usize) {
+        for iov in all
+            .iter_mut()
+            .skip(first)
+            .take(chain.writable_iovs as usize)
+        {
             if len == 0 {
                 break;
             }
@@ -348,7 +357,11 @@ impl<'a> Ring<'a> {
         }
         let may_be_skipped = used::may_skip(chain.writable_len, written);
         // A packet is at most 64 KiB and a header.
-        self.hold(chain.head, u32::try_from(written).unwrap_or(0), may_be_skipped);
+        self.hold(
+            chain.head,
+            u32::try_from(written).unwrap_or(0),
+            may_be_skipped,
+        );
     }
 
     /// Completes a buffer that cannot be used, with length 0.

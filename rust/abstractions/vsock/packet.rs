@@ -151,8 +151,9 @@ impl Packet {
             return Ok(());
         }
         // SAFETY: The packet and `to` are valid, and the range is within the payload.
-        if unsafe { bindings::rs_skb_copy_to_iter(self.as_raw(), offset as c_int, to, len as c_int) }
-        {
+        if unsafe {
+            bindings::rs_skb_copy_to_iter(self.as_raw(), offset as c_int, to, len as c_int)
+        } {
             Ok(())
         } else {
             Err(EFAULT)

@@ -63,9 +63,8 @@ impl PacketQueue {
     /// Source: `virtio_transport_purge_skbs()`. Takes the lock.
     pub(crate) fn purge(&self, sock: &VsockSock) -> u32 {
         // SAFETY: The list is initialised; the socket is only compared with those of the packets.
-        let replies = unsafe {
-            bindings::virtio_transport_purge_skbs(sock.as_raw().cast(), self.list.get())
-        };
+        let replies =
+            unsafe { bindings::virtio_transport_purge_skbs(sock.as_raw().cast(), self.list.get()) };
         u32::try_from(replies).unwrap_or(0)
     }
 }
@@ -116,7 +115,9 @@ impl PacketQueueGuard<'_> {
             None => false,
             // SAFETY: The packet is in the list and satisfies the invariants. It is not dropped,
             // so the list stays its owner.
-            Some(skb) => wanted(&core::mem::ManuallyDrop::new(unsafe { Packet::from_raw(skb) })),
+            Some(skb) => wanted(&core::mem::ManuallyDrop::new(unsafe {
+                Packet::from_raw(skb)
+            })),
         }
     }
 

@@ -74,8 +74,7 @@ impl VsockSock {
             bindings::rs_sock_set_done(self.sock());
             (*vsk).peer_shutdown = bindings::SHUTDOWN_MASK;
             if bindings::vsock_stream_has_data(vsk) <= 0 {
-                (*self.sock()).__sk_common.skc_state =
-                    bindings::socket_state_SS_UNCONNECTED as u8;
+                (*self.sock()).__sk_common.skc_state = bindings::socket_state_SS_UNCONNECTED as u8;
             }
             (*self.sock()).sk_err = bindings::ECONNRESET as c_int;
             bindings::sk_error_report(self.sock());

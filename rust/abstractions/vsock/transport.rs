@@ -188,8 +188,6 @@ fn virtio_transport<T: HostTransport>(module: &'static ThisModule) -> bindings::
             unsent_bytes: Some(bindings::virtio_transport_unsent_bytes),
 
             read_skb: Some(bindings::virtio_transport_read_skb),
-
-            ..pin_init::zeroed()
         },
         send_pkt: Some(send_pkt::<T>),
         ..pin_init::zeroed()
@@ -260,17 +258,17 @@ unsafe extern "C" fn reset_if_orphan<T: HostTransport>(sk: *mut bindings::sock) 
     }
 }
 
-/// Safe to call with anything; `unsafe` by the type of the C callback.
-unsafe extern "C" fn get_local_cid<T: HostTransport>() -> u32 {
+/// CID of this end.
+extern "C" fn get_local_cid<T: HostTransport>() -> u32 {
     T::LOCAL_CID
 }
 
-/// Any socket may make a stream to any guest. Safe to call with anything.
-unsafe extern "C" fn stream_allow(_vsk: *mut bindings::vsock_sock, _cid: u32, _port: u32) -> bool {
+/// Any socket may make a stream to any guest.
+extern "C" fn stream_allow(_vsk: *mut bindings::vsock_sock, _cid: u32, _port: u32) -> bool {
     true
 }
 
-/// Zero-copy sends are copied out of their pages into the guest's buffers. Safe to call any time.
-unsafe extern "C" fn msgzerocopy_allow() -> bool {
+/// Zero-copy sends are copied out of their pages into the guest's buffers.
+extern "C" fn msgzerocopy_allow() -> bool {
     true
 }
