@@ -26,6 +26,14 @@ pub(crate) fn errno(code: u32) -> Error {
     }
 }
 
+/// Waits until all RCU read-side sections that were open have ended.
+///
+/// Context: process context, no lock held that a reader needs; sleeps.
+fn synchronize_rcu() {
+    // SAFETY: No preconditions but the context.
+    unsafe { bindings::synchronize_rcu() };
+}
+
 /// Errors that the `kernel` crate of 7.2 does not name.
 pub(crate) mod code {
     use super::{

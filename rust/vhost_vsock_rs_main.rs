@@ -10,6 +10,7 @@
 //! - this file: registration.
 
 mod abstractions;
+#[doc(hidden)]
 mod bindings;
 mod driver;
 // Its items are public, since the same files are a crate of their own outside the kernel.

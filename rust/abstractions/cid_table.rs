@@ -23,6 +23,7 @@ use kernel::{
     types::NotThreadSafe, //
 };
 
+use super::synchronize_rcu;
 use crate::{
     bindings,
     logic::cid::bucket, //
@@ -77,8 +78,7 @@ pub(crate) struct Retired<T>(*mut Entry<T>);
 impl<T> Drop for Retired<T> {
     /// Context: process context, no lock held that a reader needs; sleeps for a grace period.
     fn drop(&mut self) {
-        // SAFETY: No preconditions but the context, see above.
-        unsafe { bindings::synchronize_rcu() };
+        synchronize_rcu();
         // SAFETY: By the type invariant the box is ours, and after the grace period no reader that
         // found the entry before it was taken out is left.
         drop(unsafe { KBox::from_raw(self.0) });

@@ -17,7 +17,6 @@ use kernel::{
     },
     prelude::*,
     sync::{
-        rcu,
         Arc,
         Completion, //
     },
@@ -30,7 +29,10 @@ use kernel::{
 
 use super::queue::QueueGuard;
 use crate::{
-    abstractions::errno,
+    abstractions::{
+        errno,
+        synchronize_rcu, //
+    },
     bindings, //
 };
 
@@ -377,7 +379,7 @@ impl<T: Backend> DeviceGuard<'_, T> {
             // worker, and a stopped queue's work may wait there; `__vhost_vq_attach_worker()` takes
             // it for granted that a queue without a backend has none. Senders are in RCU sections,
             // and no queue can be started while the device mutex is held.
-            rcu::synchronize_rcu();
+            synchronize_rcu();
             self.device.flush();
         }
         // SAFETY: The device is initialised and its mutex held; `argp` is checked by the callee.

@@ -184,13 +184,14 @@ proptest! {
         prop_assert_eq!(served, quiet.len());
     }
 
-    /// Connections of one server to clients with ports in sequence, of one client to servers, and
-    /// from ephemeral ports to ephemeral ports: they are spread over at least half of the lanes.
+    /// Connections of one server to clients with ports in sequence, and of one client to many
+    /// servers, have nearly all lanes. Where both ports count up together, there is still no crowd.
     #[test]
     fn flows_spread_over_lanes(port in any::<u32>(), first in 0..0x7fff_0000u32) {
         let count = 4 * LANES as u32;
-        prop_assert!(lanes_used((0..count).map(|i| flow(port, first + i))) >= LANES / 2);
-        prop_assert!(lanes_used((0..count).map(|i| flow(first + i, port))) >= LANES / 2);
-        prop_assert!(lanes_used((0..count).map(|i| flow(first + i, port.wrapping_add(i)))) >= LANES / 2);
+        prop_assert!(lanes_used((0..count).map(|i| flow(port, first + i))) >= LANES * 7 / 8);
+        prop_assert!(lanes_used((0..count).map(|i| flow(first + i, port))) >= LANES * 7 / 8);
+        let both = (0..count).map(|i| flow(first + i, port.wrapping_add(i)));
+        prop_assert!(lanes_used(both) >= LANES / 4);
     }
 }
