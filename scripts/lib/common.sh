@@ -10,6 +10,7 @@ fi
 export VV_TIED=$$
 trap 'pkill -TERM -P $$ || true' EXIT
 
+# shellcheck disable=SC2034 # for those who source this
 VV_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 VV_CACHE=${VV_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/vhost-vsock-rs}
 VV_LOGS=${VV_LOGS:-$VV_CACHE/logs}

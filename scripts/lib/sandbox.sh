@@ -9,9 +9,10 @@ sealed() {
 		--pid --fork --kill-child --mount-proc -- "$@"
 }
 
-# in_root ROOT [-r SOURCE:TARGET]... [-w SOURCE:TARGET]... -- COMMAND...: runs
-# COMMAND in the toolchain root ROOT, which it sees read-only, with SOURCE
-# bound to TARGET read-only (-r) or writable (-w). ROOT is writable with -W.
+# in_root ROOT [-r SOURCE:TARGET]... [-w SOURCE:TARGET]... [-c SOURCE:TARGET]... --
+# COMMAND...: runs COMMAND in the toolchain root ROOT, which it sees read-only, with
+# SOURCE at TARGET: read-only (-r), writable (-w), or as a copy whose changes are
+# lost at the end (-c). ROOT is writable with -W.
 in_root() {
 	sealed bash "$VV_TOP/scripts/lib/enter-root" "$@"
 }

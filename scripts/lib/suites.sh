@@ -19,7 +19,7 @@ suite_names() {
 	local file
 	for file in "$VV_TOP"/tests/suites/*.sh; do
 		case $(basename "$file" .sh) in
-		lib | l2 | kernel-tests) ;;
+		lib | l2 | kernel-tests | demo) ;;
 		*) basename "$file" .sh ;;
 		esac
 	done

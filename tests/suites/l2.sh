@@ -50,16 +50,16 @@ l2_start() {
 
 # l2_launch NAME CID [QEMU ARGS...]: starts the guest's QEMU.
 l2_launch() {
-	local name=$1 cid=$2 dir=/run/l2/$1 slot
+	local name=$1 cid=$2 dir=/run/l2/$1 slot enter=()
 	shift 2
 	[[ ! -e $dir ]] || { echo "guest $name exists" >&2; return 1; }
 	slot=$(l2_next_slot)
 	mkdir -p "$dir"
 	echo $((15000 + slot)) >"$dir/port"
 	echo "${L2_NETNS:-}" >"$dir/netns"
-	ls /sys/kernel/debug/kvm >"$dir/kvm-before"
 	ln -s "$VV_OUT/l2-$name-$slot.console" "$dir/console"
-	l2_in "$name" qemu-system-x86_64 -accel kvm -cpu host -m "${L2_MEMORY:-512}" -smp "${L2_CPUS:-1}" \
+	[[ -z ${L2_NETNS:-} ]] || enter=(ip netns exec "$L2_NETNS")
+	"${enter[@]}" qemu-system-x86_64 -accel kvm -cpu host -m "${L2_MEMORY:-512}" -smp "${L2_CPUS:-1}" \
 		-nodefaults -no-user-config -display none -no-reboot \
 		-chardev "file,id=console,path=$VV_OUT/l2-$name-$slot.console" -serial chardev:console \
 		-kernel /bed/vmlinuz -initrd /bed/l2.cpio \
@@ -67,8 +67,9 @@ l2_launch() {
 		-netdev "user,id=net,hostfwd=tcp:127.0.0.1:$((15000 + slot))-:$L2_USER_PORT,hostfwd=tcp:127.0.0.1:$((16000 + slot))-:$L2_AGENT_PORT" \
 		-device virtio-net-pci,netdev=net,romfile= \
 		-device "vhost-vsock-pci,id=vsock,guest-cid=$cid${L2_DEVICE:-}" \
-		-pidfile "$dir/pid" "$@" >"$VV_OUT/l2-$name-$slot.qemu" 2>&1 &
-	echo $! >"$dir/job"
+		"$@" >"$VV_OUT/l2-$name-$slot.qemu" 2>&1 &
+	# Nothing but QEMU itself has this number: "ip netns exec" becomes QEMU.
+	echo $! >"$dir/pid"
 	disown
 	ln -s "$VV_OUT/l2-$name-$slot.qemu" "$dir/qemu"
 }
@@ -93,7 +94,7 @@ l2_wait_boot() {
 
 # l2_running NAME: succeeds while the guest's QEMU exists.
 l2_running() {
-	kill -0 "$(cat "/run/l2/$1/job" 2>/dev/null)" 2>/dev/null
+	kill -0 "$(cat "/run/l2/$1/pid" 2>/dev/null)" 2>/dev/null
 }
 
 # l2_alive NAME [SECONDS]: succeeds if the guest answers in time (3 s).
@@ -109,11 +110,14 @@ l2_exec() {
 	l2_in "$name" agent run "$(l2_agent "$name")" "$seconds" "$@"
 }
 
+# l2_loopback NAME: loads the guest's loopback transport, which no guest has at first.
+l2_loopback() {
+	l2_exec "$1" 10 insmod /later/vsock_loopback.ko
+}
+
 # l2_exits NAME: exits that KVM has served for the guest so far.
 l2_exits() {
-	local vm
-	vm=$(ls /sys/kernel/debug/kvm | grep -vxFf "/run/l2/$1/kvm-before" | grep -m1 "^$(cat "/run/l2/$1/pid")-")
-	cat "/sys/kernel/debug/kvm/$vm/exits"
+	cat "/sys/kernel/debug/kvm/$(cat "/run/l2/$1/pid")"-*/exits
 }
 
 # l2_emulator_hang NAME: succeeds if the guest is dead in the way that emulated
@@ -132,7 +136,7 @@ l2_emulator_hang() {
 l2_stop() {
 	local dir=/run/l2/$1
 	[[ -d $dir ]] || return 0
-	kill -KILL "$(cat "$dir/job")" 2>/dev/null
+	kill -KILL "$(cat "$dir/pid")" 2>/dev/null
 	while l2_running "$1"; do sleep 0.05; done
 	rm -rf "$dir"
 }

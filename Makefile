@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0
+# The user's commands. Kbuild has the rules of the module itself.
+
+# The kernel tree to build in: prepared, Rust-enabled, of 7.2 or 7.3.
+KDIR ?= /lib/modules/$(shell uname -r)/build
+
+kernel_release = $(shell cat $(KDIR)/include/config/kernel.release)
+# The compiler that the kernel was built with, as its own configuration has it.
+kernel_cc = $(shell sed -n 's/^CONFIG_CC_VERSION_TEXT="\{0,1\}\([^ "]*\) .*/\1/p' \
+	$(KDIR)/include/config/auto.conf)
+ifeq ($(origin CC),default)
+CC = $(kernel_cc)
+endif
+
+.PHONY: modules check-tree install uninstall demo test lint bench clean help
+
+modules: check-tree
+	$(MAKE) -C $(KDIR) M=$(CURDIR) $(if $(MO),MO=$(MO)) CC=$(CC) \
+		KERNELRELEASE=$(kernel_release) modules
+
+check-tree:
+	@scripts/check-tree.sh $(KDIR)
+
+install:
+	scripts/install.sh install $(CURDIR)/vhost_vsock_rs.ko
+
+uninstall:
+	scripts/install.sh uninstall
+
+demo:
+	@scripts/bed/demo
+
+test:
+	@scripts/bed/run-tests
+
+lint:
+	@scripts/bed/lint
+
+bench:
+	@scripts/bed/bench
+
+clean:
+	$(MAKE) -C $(KDIR) M=$(CURDIR) $(if $(MO),MO=$(MO)) clean
+
+help:
+	@echo 'For a real host:'
+	@echo '  make [KDIR=...]  build vhost_vsock_rs.ko in a prepared kernel tree'
+	@echo '  make install     put it in the place of vhost_vsock for that kernel (as root)'
+	@echo '  make uninstall   take that back'
+	@echo '  make clean       remove what was built'
+	@echo 'Anywhere, as root (all is made in a cache of its own, nothing is installed but mmdebstrap):'
+	@echo '  make demo        move checked data between a host and a guest, over this module and over C'
+	@echo '  make test        run all tests over both modules'
+	@echo '  make lint        check the source'
+	@echo '  make bench       compare throughput and cost with the C module'
