@@ -11,7 +11,7 @@ set -euo pipefail
 
 suite=forky
 series=7.2
-toolchain="rustc rust-src bindgen build-essential flex bison bc libelf-dev libssl-dev
+toolchain="rustc rust-src rustfmt bindgen build-essential flex bison bc libelf-dev libssl-dev
 	kmod cpio xz-utils python3 pahole"
 root=$VV_CACHE/root-$suite-$(key_of "$0")
 
@@ -63,10 +63,14 @@ compile() {
 }
 
 need_root
-[[ -d $root ]] || make_once "$root" step root-7.2 "making the toolchain root of $suite (about 4 min)" fill_root
+if [[ ! -d $root ]]; then
+	make_once "$root" step root-7.2 "making the toolchain root of $suite (about 4 min)" fill_root
+fi
 kernel=$(cat "$root/etc/vv-kernel")
 tree=$VV_CACHE/tree-$(key_of "$VV_TOP/scripts/prepare-tree.sh" -- "$root" "$kernel")
-[[ -d $tree ]] || make_once "$tree" step tree-7.2 "preparing the tree of $kernel (about 4 min)" fill_tree
+if [[ ! -d $tree ]]; then
+	make_once "$tree" step tree-7.2 "preparing the tree of $kernel (about 4 min)" fill_tree
+fi
 build=$VV_CACHE/module-$series
 mkdir -p "$build"
 step module-7.2 "building the module for $kernel" compile

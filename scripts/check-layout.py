@@ -271,7 +271,11 @@ class Bindings:
 
 def rust_assertions(layouts, bindings):
     """The Rust source; returns (text, number of assertions)."""
-    out = []
+    if missing := sorted(REQUIRED - bindings.types.keys()):
+        raise LayoutError(
+            f"bindgen's output does not define, one member a line: {', '.join(missing)}\n"
+            "  bindgen needs rustfmt for that. Debian: apt install rustfmt, then make the tree's rust/bindings again")
+    out, stray = [], []
     for name, (origin, size, members) in layouts.items():
         if name in C_ONLY or name not in bindings.types:
             continue
@@ -279,13 +283,16 @@ def rust_assertions(layouts, bindings):
         for field, path, readable in bindings.members(name):
             m = known.get(field) or known.get(field.rstrip("_"))
             if not m:
-                raise LayoutError(f"{name}.{field} is in the headers but not in the target's {origin}")
+                stray.append(f"{name}.{field} is in the headers but not in the target's {origin}")
+                continue
             offset = " + ".join(f"core::mem::offset_of!({t}, {f})" for t, f in path)
             out.append(f'const _: () = assert!({offset} == {m.offset}, "layout: {name}.{m.path} is at byte {m.offset} in the target\'s {origin}");')
             if readable and not m.flexible:
                 t, f = path[-1]
                 out.append(f'const _: () = assert!(field_size(|s: {t}| s.{f}) == {m.size}, "layout: {name}.{m.path} is {m.size} bytes in the target\'s {origin}");')
         out.append(f'const _: () = assert!(size_of::<{name}>() == {size}, "layout: {name} is {size} bytes in the target\'s {origin}");')
+    if stray:
+        raise LayoutError("\n  ".join(stray))
     head = ("/// Size of the member that `_` reads, without reading it.\n"
             "const fn field_size<S, F>(_: fn(S) -> F) -> usize {\n    size_of::<F>()\n}\n\n")
     return head + "\n".join(out) + "\n", len(out)

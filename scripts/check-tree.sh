@@ -142,6 +142,9 @@ check_rust_files() {
 		missing scripts/target.json "the Rust target of the kernel build, not in $kdir" "$fix"
 	[[ -f $kdir/include/generated/rustc_cfg ]] ||
 		missing include/generated/rustc_cfg "the configuration as rustc flags, not in $kdir" "$fix"
+	[[ ! -s $kdir/rust/bindings/bindings_generated.rs ]] || grep -q '^pub struct' "$kdir/rust/bindings/bindings_generated.rs" ||
+		missing "rust/bindings/bindings_generated.rs by line" "the one in $kdir was made without rustfmt" \
+			"$(either "apt install rustfmt" "rustup component add rustfmt") && rm $kdir/rust/bindings/bindings_generated.rs && make -C $kdir prepare"
 	# Only a tree that is not prepared needs it.
 	[[ -f $kdir/rust/libcore.rmeta ]] || check_rust_src
 }
@@ -209,6 +212,7 @@ compiler_package() {
 }
 
 check_other_tools() {
+	command -v "${RUSTFMT:-rustfmt}" >/dev/null || missing rustfmt "bindgen's output is one line without it, and is read by line" "$(either "apt install rustfmt" "rustup component add rustfmt")"
 	command -v python3 >/dev/null || missing python3 "runs the layout check" "$(either "apt install python3" "install python3")"
 	[[ ${LAYOUT_CHECK:-} == skip ]] || command -v "$PAHOLE" >/dev/null ||
 		missing pahole "reads the target's BTF for the layout check" "$(either "apt install pahole" "install dwarves"), or LAYOUT_CHECK=skip"

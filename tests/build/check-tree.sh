@@ -47,6 +47,7 @@ new_tree() {
 	fake_tool some-gcc-14 "$gcc"
 	fake_tool pahole v1.30
 	fake_tool python3 "Python 3"
+	fake_tool rustfmt "rustfmt 1.8.0-stable"
 }
 
 symvers() {
@@ -57,7 +58,7 @@ symvers() {
 mapfile -t wanted < <(sed -n '/^symbols="/,/"$/p' "$top/scripts/check-tree.sh" | tr -d '"' | sed 's/^symbols=//' | grep -oE '[a-z_]+')
 
 run() {
-	PATH="$tools:/usr/bin:/bin" RUSTC="$tools/rustc" BINDGEN="$tools/bindgen" PAHOLE="$tools/pahole" CC="$tools/some-gcc-14" \
+	PATH="$tools:/usr/bin:/bin" RUSTC="$tools/rustc" BINDGEN="$tools/bindgen" PAHOLE="$tools/pahole" RUSTFMT="$tools/rustfmt" CC="$tools/some-gcc-14" \
 		"$@" "$top/scripts/check-tree.sh" "$tree" >"$scratch/out" 2>"$scratch/err"
 }
 
@@ -133,6 +134,10 @@ new_tree; rm "$tools/some-gcc-14"; refused "no C compiler" "C compiler .*some-gc
 new_tree; fake_tool some-gcc-14 "some-gcc-14 (Debian 12.2.0-14) 12.2.0"; refused "another C compiler" "C compiler 'some-gcc-14 .*14.2.0': this is "
 new_tree; fake_tool some-gcc-14 "Debian clang version 14.2.0"; refused "clang for gcc" "C compiler 'some-gcc-14"
 new_tree; fake_tool some-gcc-14 "some-gcc-14 (Debian 14.2.0-20) 14.2.0"; accepted "another build of the C compiler"
+new_tree; rm "$tools/rustfmt"; refused "no rustfmt" "rustfmt: "
+new_tree; echo "pub struct a { } pub struct b { }" >"$tree/rust/bindings/bindings_generated.rs"; accepted "bindings by line"
+new_tree; echo "# [repr (C)] pub struct a { } pub struct b { }" >"$tree/rust/bindings/bindings_generated.rs"
+refused "bindings in one line" "rust/bindings/bindings_generated.rs by line: "
 new_tree; rm "$tools/pahole"; refused "no pahole" "pahole: "
 new_tree; rm "$tools/pahole"; accepted "no pahole without layout check" env LAYOUT_CHECK=skip
 
