@@ -13,7 +13,7 @@ suite=forky
 series=7.2
 toolchain="rustc rust-src rustfmt bindgen build-essential flex bison bc libelf-dev libssl-dev
 	kmod cpio xz-utils python3 pahole"
-root=$VV_CACHE/root-$suite-$(key_of "$0")
+root=$VV_CACHE/root-$suite-$(key_of -- "$series" "$toolchain")
 
 # apt DIR ARG...: apt-get in the root.
 apt() {
@@ -54,12 +54,11 @@ fill_tree() {
 	in_root "$root" -r "$VV_TOP:/repo" -w "$1:/k" -- /repo/scripts/prepare-tree.sh /k/linux "$kernel"
 }
 
+# shellcheck disable=SC2016 # the inner shell expands it
 compile() {
-	in_root "$root" -r "$tree/linux:/k" -r "$VV_TOP:/repo" -w "$build:/build" -- bash -ec '
-		/repo/scripts/check-tree.sh /k
-		cc=$(sed -n "s/^CONFIG_CC_VERSION_TEXT=\"\\([^ ]*\\) .*/\\1/p" /k/.config)
-		make -C /k M=/repo MO=/build CC="$cc" KERNELRELEASE="$1" modules
-		modinfo -F vermagic /build/vhost_vsock_rs.ko' compile "$kernel"
+	in_root "$root" -c "$tree/linux:/k" -r "$VV_TOP:/repo" -w "$build:/build" -- bash -ec '
+		make -C /repo KDIR=/k MO=/build modules
+		modinfo -F vermagic /build/vhost_vsock_rs.ko'
 }
 
 need_root
