@@ -6,7 +6,8 @@
 //!
 //! Outermost first: the device mutex; the mutex of a queue (RX and TX are never held together); a
 //! socket's lock (taken inside the TX queue's mutex by the common transport); the spinlock of a
-//! lane of the send queue. The lock of the CID table's writers is held outside of all of them.
+//! lane of the send queue. The lock of the debugfs file and in it that of the CID table's writers
+//! are held outside of all of them.
 //!
 //! # Lifetime
 //!
@@ -127,10 +128,12 @@ impl Guest {
             return Err(EADDRINUSE());
         }
 
-        // The directory is named after the CID, which another guest may have in a moment.
-        this.hide_in_debugfs();
+        // The directory is named after the CID, which another guest may have in a moment. The lock
+        // is held so that two changes at once do not show two directories.
+        let mut shown = this.debug_file.lock();
+        *shown = None;
         let result = Self::take_cid(this, cid);
-        Self::show_in_debugfs(this);
+        *shown = Self::show_in_debugfs(this);
         result
     }
 
@@ -165,23 +168,16 @@ impl Guest {
 
     /// Makes `CID/stats`, or `CID.ns/stats` with the number of a namespace that is not the first:
     /// there another guest may have the same CID.
-    fn show_in_debugfs(this: &Arc<Self>) {
+    fn show_in_debugfs(this: &Arc<Self>) -> Option<Pin<KBox<GuestStats>>> {
         let cid = this.cid();
         if cid == 0 {
-            return;
+            return None;
         }
         let dir = match this.net.number() {
             Some(number) => DebugRoot::subdir(fmt!("{cid}.{number}")),
             None => DebugRoot::subdir(fmt!("{cid}")),
         };
-        let file = dir.and_then(|dir| guest_file(&dir, this.clone()).ok());
-        let old = core::mem::replace(&mut *this.debug_file.lock(), file);
-        drop(old);
-    }
-
-    fn hide_in_debugfs(&self) {
-        let file = self.debug_file.lock().take();
-        drop(file);
+        dir.and_then(|dir| guest_file(&dir, this.clone()).ok())
     }
 
     /// Starts both queues. Source: `vhost_vsock_start()`.
@@ -363,7 +359,7 @@ impl CharDevice for Guest {
 
     /// Source: `vhost_vsock_dev_release()`; what is different is told in `Documentation/`.
     fn release(this: &Arc<Self>) {
-        this.hide_in_debugfs();
+        *this.debug_file.lock() = None;
         Self::drain_tx(this);
         this.forget_cid();
         TransportRegistration::<VhostTransport>::reset_orphans();

@@ -92,10 +92,10 @@ impl<'a> RxPass<'a> {
             match ring.next_chain() {
                 Ok(Some(chain)) => self.fill(&mut ring, chain),
                 Ok(None) => {
+                    self.put_back();
                     if ring.poll_for_buffer(ring.poll_timeout(params::busyloop_us())) {
                         continue;
                     }
-                    self.put_back();
                     match ring.enable_notifications() {
                         Enabled::Idle(stats) => return stats,
                         Enabled::More(more) => ring = more,
@@ -157,6 +157,7 @@ impl<'a> RxPass<'a> {
         self.deliver_tap(payload);
         ring.complete(chain, HEADER_LEN + payload);
         self.sent(payload);
+        self.guest.send_queue.end_turn(&mut self.run);
     }
 
     /// Writes the header for, and the first `payload` bytes of, the run into a buffer.
@@ -183,10 +184,14 @@ impl<'a> RxPass<'a> {
     /// Shows each part of a buffer to vsockmon on its own, as the packet that it came from.
     fn deliver_tap(&mut self, payload: usize) {
         for (packet, len) in parts(&mut self.run, payload) {
+            if len == packet.len() {
+                packet.deliver_tap();
+                continue;
+            }
             let header = packet.header();
-            let whole = len == packet.remaining();
+            let last = len == packet.remaining();
             // A packet's length is at most 64 KiB.
-            packet.set_header(&header.fragment(len as u32, whole));
+            packet.set_header(&header.fragment(len as u32, last));
             packet.deliver_tap();
             packet.set_header(&header);
         }

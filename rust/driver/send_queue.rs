@@ -83,6 +83,16 @@ impl SendQueue {
         self.mark(run.lane);
     }
 
+    /// Puts the packets of `run` back if its flow has had its turn and others wait.
+    pub(super) fn end_turn(&self, run: &mut Run) {
+        if run.is_empty() {
+            run.turn_bytes = 0;
+        } else if lanes::turn_is_over(run.turn_bytes, self.waiting.load(Relaxed), run.lane) {
+            run.turn_bytes = 0;
+            self.put_back(run);
+        }
+    }
+
     /// Takes packets into `run` until they fill a buffer with `room` bytes for payload.
     ///
     /// An empty run gets the first packet of the next lane. More follow while `join` is set and
@@ -165,6 +175,8 @@ pub(super) struct Run {
     bytes: usize,
     /// The lane that they came from, and, when there are none, the last one that was served.
     lane: usize,
+    /// Bytes that the lane has sent in its turn.
+    turn_bytes: usize,
 }
 
 impl Run {
@@ -175,6 +187,7 @@ impl Run {
             count: 0,
             bytes: 0,
             lane,
+            turn_bytes: 0,
         }
     }
 
@@ -230,6 +243,7 @@ impl Run {
     /// Notes that the first `bytes` bytes were sent, and gives each packet that this completed to
     /// `done`. A packet without payload is completed by any number of bytes.
     pub(super) fn advance(&mut self, mut bytes: usize, mut done: impl FnMut(Packet)) {
+        self.turn_bytes += bytes;
         let mut completed = 0;
         for place in &mut self.packets[..self.count] {
             let Some(mut packet) = place.take() else {

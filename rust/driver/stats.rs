@@ -66,7 +66,7 @@ counters! {
     rx_kicks,
     /// RX buffers that could not be used and were returned with length 0, or stepped over.
     rx_refused,
-    /// Packets of the guest.
+    /// Packets of the guest, refused ones not among them.
     tx_packets,
     /// TX buffers that were returned to the guest.
     tx_buffers,

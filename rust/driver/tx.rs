@@ -179,8 +179,9 @@ struct TxPass<'a> {
     retries: u32,
     /// Payload.
     bytes: usize,
-    /// What counts against the budget: payload and headers.
-    spent: usize,
+    /// What counts against the budget: buffers, and bytes of payload and headers.
+    spent: u32,
+    spent_bytes: usize,
 }
 
 impl<'a> TxPass<'a> {
@@ -195,6 +196,7 @@ impl<'a> TxPass<'a> {
             retries: 0,
             bytes: 0,
             spent: 0,
+            spent_bytes: 0,
         }
     }
 
@@ -231,7 +233,7 @@ impl<'a> TxPass<'a> {
                     return ring.leave();
                 }
             }
-            if ring.exceeds_weight(self.packets, self.spent) {
+            if ring.exceeds_weight(self.spent, self.spent_bytes) {
                 self.guest.tx_requeued.store(true, Relaxed);
                 return ring.leave();
             }
@@ -344,7 +346,8 @@ impl<'a> TxPass<'a> {
         let packets = parts.count as u32;
         self.packets += packets;
         self.bytes += parts.bytes;
-        self.spent += parts.count * HEADER_LEN + parts.bytes;
+        self.spent += packets;
+        self.spent_bytes += parts.count * HEADER_LEN + parts.bytes;
         // Only correctly addressed packets are accepted.
         let flow = &parts.header.flow;
         if flow.src_cid == u64::from(self.guest.cid()) && flow.dst_cid == u64::from(cid::HOST) {
@@ -370,7 +373,7 @@ impl<'a> TxPass<'a> {
     }
 
     fn refused(&mut self, head: i32) {
-        self.packets += 1;
+        self.spent += 1;
         trace::bad_buffer(self.guest.cid(), QueueId::Tx as u32, head);
     }
 

@@ -2,6 +2,7 @@
 /*
  * Shims over what bindgen cannot reach: inline functions, macros and unions.
  */
+#include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/sched/clock.h>
 #include <linux/sched/signal.h>
@@ -196,6 +197,20 @@ bool rs_skb_copy_to_iter(struct sk_buff *skb, int offset, struct iov_iter *to,
 	if (!skb_is_nonlinear(skb))
 		return copy_to_iter(skb->data + offset, len, to) == len;
 	return !skb_copy_datagram_iter(skb, offset, to, len);
+}
+
+/*
+ * The transport, which the Rust side fills before it registers it.  It stands
+ * here, in .data and under the name that it has in the C driver, since
+ * tools/testing/vsock finds out by /proc/kallsyms which transports there are.
+ */
+static struct virtio_transport vhost_transport = {
+	.transport.module = THIS_MODULE,
+};
+
+struct virtio_transport *rs_vhost_transport(void)
+{
+	return &vhost_transport;
 }
 
 /* Serialises changes to the CID table; taken inside no other lock of ours. */

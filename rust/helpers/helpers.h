@@ -31,6 +31,8 @@ void rs_cpu_relax(void);
 struct net *rs_get_current_net(netns_tracker *tracker);
 void rs_put_net_track(struct net *net, netns_tracker *tracker);
 bool rs_vsock_net_check_mode(struct net *ns0, struct net *ns1);
+struct virtio_transport *rs_vhost_transport(void);
+
 unsigned int rs_net_inum(struct net *net);
 struct net *rs_sock_net(struct sock *sk);
 void rs_sock_set_done(struct sock *sk);

@@ -10,13 +10,27 @@ use super::header::Flow;
 /// Number of lanes of a guest: as many as a `u64` has bits.
 pub const LANES: usize = 64;
 
+/// Bytes after which a flow lets others go first.
+///
+/// Some buffers' worth: fewer would wake the guest's sockets in turn for every buffer, and many
+/// more would hold up a flow that has little to say.
+pub const TURN_BYTES: usize = 16 * 1024;
+
 /// The lane of a flow.
 ///
-/// Both ports are mixed, since a server has many flows from one port and a client many to one.
+/// Both ports are mixed, since a server has many flows from one port, a client many to one, and
+/// ports are given out in sequence at both ends.
 #[inline]
 pub fn lane_of(flow: &Flow) -> usize {
-    let mixed = (flow.src_port ^ flow.dst_port.rotate_left(16)).wrapping_mul(0x61C8_8647);
-    (mixed >> 26) as usize
+    let mixed = flow.src_port.wrapping_mul(0x9E37_79B1) ^ flow.dst_port;
+    (mixed.wrapping_mul(0x61C8_8647) >> 26) as usize
+}
+
+/// Whether a flow that has sent `bytes` bytes in its turn makes way for those in `waiting`, the
+/// lanes that have packets; its own is `lane`.
+#[inline]
+pub fn turn_is_over(bytes: usize, waiting: u64, lane: usize) -> bool {
+    bytes >= TURN_BYTES && waiting & !(1 << lane) != 0
 }
 
 /// The first lane after `last`, in a circle, whose bit is set in `waiting`.

@@ -14,9 +14,9 @@ use kernel::{
     prelude::*,
     sync::atomic::{
         Atomic,
-        Full, //
+        Full,
+        Release, //
     },
-    types::Opaque, //
 };
 
 use super::{
@@ -50,25 +50,22 @@ pub(crate) trait HostTransport: 'static {
     fn seqpacket_allow(sock: &VsockSock, cid: u32) -> bool;
 }
 
-/// The one transport that this module registers.
-///
-/// # Invariants
-///
-/// Zeroed, or filled by [`TransportRegistration::register`], which is the only writer and does so
-/// only while `REGISTERED` is its own.
-struct TransportCell(Opaque<bindings::virtio_transport>);
-
-// SAFETY: It is written only while no one else has its address, and read by C afterwards.
-unsafe impl Sync for TransportCell {}
-
-static TRANSPORT: TransportCell = TransportCell(Opaque::zeroed());
+/// Whether the one transport of this module is filled and registered.
 static REGISTERED: Atomic<bool> = Atomic::new(false);
+
+/// The one transport of this module, a static of `rust/helpers/helpers.c`.
+///
+/// It is written by [`TransportRegistration::register`] alone, while `REGISTERED` is its own.
+fn transport() -> *mut bindings::virtio_transport {
+    // SAFETY: The shim has no preconditions.
+    unsafe { bindings::rs_vhost_transport() }
+}
 
 /// The registered transport. Dropping it unregisters.
 ///
 /// # Invariants
 ///
-/// `TRANSPORT` is filled with the callbacks of a `T` and registered with the vsock core.
+/// [`transport()`] is filled with the callbacks of a `T` and registered with the vsock core.
 pub(crate) struct TransportRegistration<T>(PhantomData<fn(T)>);
 
 impl<T: HostTransport> TransportRegistration<T> {
@@ -80,7 +77,7 @@ impl<T: HostTransport> TransportRegistration<T> {
         if REGISTERED.xchg(true, Full) {
             return Err(EBUSY);
         }
-        let transport = TRANSPORT.0.get();
+        let transport = transport();
         // SAFETY: `REGISTERED` was false, so nobody uses the static, and now it is ours.
         let ret = unsafe {
             transport.write(virtio_transport::<T>(module));
@@ -90,7 +87,7 @@ impl<T: HostTransport> TransportRegistration<T> {
             )
         };
         if let Err(error) = to_result(ret) {
-            REGISTERED.store(false, kernel::sync::atomic::Release);
+            REGISTERED.store(false, Release);
             return Err(error);
         }
         // INVARIANT: Filled and registered.
@@ -105,7 +102,7 @@ impl<T: HostTransport> TransportRegistration<T> {
         // SAFETY: The static is valid; devices exist only while the transport is registered, since
         // their files pin the module. The packet's ownership goes to the function.
         unsafe {
-            bindings::virtio_transport_recv_pkt(TRANSPORT.0.get(), packet.into_raw(), net.as_raw())
+            bindings::virtio_transport_recv_pkt(transport(), packet.into_raw(), net.as_raw())
         };
     }
 
@@ -118,7 +115,7 @@ impl<T: HostTransport> TransportRegistration<T> {
         // transport, under the table lock.
         unsafe {
             bindings::vsock_for_each_connected_socket(
-                core::ptr::addr_of_mut!((*TRANSPORT.0.get()).transport),
+                core::ptr::addr_of_mut!((*transport()).transport),
                 Some(reset_if_orphan::<T>),
             )
         };
@@ -129,10 +126,8 @@ impl<T> Drop for TransportRegistration<T> {
     fn drop(&mut self) {
         // SAFETY: By the type invariant it is registered. Sockets that use it pin the module, so
         // there are none when the module is unloaded.
-        unsafe {
-            bindings::vsock_core_unregister(core::ptr::addr_of!((*TRANSPORT.0.get()).transport))
-        };
-        REGISTERED.store(false, kernel::sync::atomic::Release);
+        unsafe { bindings::vsock_core_unregister(core::ptr::addr_of!((*transport()).transport)) };
+        REGISTERED.store(false, Release);
     }
 }
 
