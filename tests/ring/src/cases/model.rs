@@ -117,7 +117,7 @@ impl Lane {
         Ok(())
     }
 
-    fn host_sends(&mut self, cx: &mut Context) -> Result<()> {
+    fn host_sends(&mut self, cx: &mut Context, guest: &mut Guest) -> Result<()> {
         let len = random_len(cx);
         let bytes = cx.bytes(len);
         let eor = self.seqpacket() && cx.rng.random();
@@ -127,6 +127,9 @@ impl Lane {
             MsgFlags::empty()
         };
         // A message must fit into the window as a whole, or the socket would take a part of it.
+        if self.seqpacket() {
+            guest.drain()?;
+        }
         let waiting: usize = self
             .to_guest
             .iter()
@@ -256,7 +259,7 @@ fn random_step(cx: &mut Context, guest: &mut Guest, lanes: &mut [Lane]) -> Resul
     let at = cx.rng.random_range(0..lanes.len());
     let lane = &mut lanes[at];
     match cx.rng.random_range(0..12) {
-        0..=3 => lane.host_sends(cx)?,
+        0..=3 => lane.host_sends(cx, guest)?,
         4..=5 => lane.guest_sends(cx, guest)?,
         6..=7 => lane.host_reads(cx)?,
         8 => {
@@ -264,7 +267,7 @@ fn random_step(cx: &mut Context, guest: &mut Guest, lanes: &mut [Lane]) -> Resul
             guest.say(&mut lane.flow, Op::CREDIT_REQUEST)?;
         }
         9 => guest.say(&mut lane.flow, Op::CREDIT_UPDATE)?,
-        10 => guest.plan.buffer = HEADER + random_len(cx),
+        10 => guest.plan.buffer = HEADER + 15 + random_len(cx),
         _ => {
             for _ in 0..cx.rng.random_range(1..20) {
                 if !guest_takes_one(guest, lanes)? {
@@ -293,6 +296,7 @@ fn guest_takes_one(guest: &mut Guest, lanes: &mut [Lane]) -> Result<bool> {
 
 /// Lets everything arrive that is under way, and shuts all connections down.
 fn finish(cx: &mut Context, guest: &mut Guest, lanes: &mut [Lane]) -> Result<()> {
+    guest.plan.buffer = 8192;
     for lane in lanes.iter_mut() {
         lane.host.shutdown(Shutdown::Write)?;
         lane.shut = true;

@@ -424,7 +424,7 @@ impl Ring {
     /// Counts the signals that came since the last call.
     pub fn count_signals(&mut self) -> u64 {
         let new = self.call.read().unwrap_or(0);
-        self.signals += new;
+        self.signals = self.signals.wrapping_add(new);
         new
     }
 
