@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The other side of the counting plugin (`plugin/count.c`): orders to it are long nops.
+
+use std::arch::asm;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+
+use crate::symbols::Symbols;
+
+/// Written by the plugin, so that its absence shows.
+const MAGIC: u64 = 0x74_6e75_6f63;
+/// Slot of the function that switches tasks.
+const SWITCH: u64 = 0;
+/// Slots for events, the one of the switch included.
+const SLOTS: usize = 16;
+
+/// A kernel function whose calls are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// Updates of a used index.
+    Publication = 1,
+    /// Times that a driver is asked to signal a guest.
+    SignalWanted = 2,
+    /// Signals of any eventfd from within the kernel.
+    EventfdSignal = 3,
+    /// Wake-ups by a kick.
+    Kick = 4,
+    /// Interrupts to a nested guest by an eventfd.
+    Interrupt = 5,
+    /// Packets given to a host socket, or found to belong to none.
+    Delivery = 6,
+}
+
+impl Event {
+    const ALL: [Self; 6] = [
+        Self::Publication,
+        Self::SignalWanted,
+        Self::EventfdSignal,
+        Self::Kick,
+        Self::Interrupt,
+        Self::Delivery,
+    ];
+
+    /// The function's name in the kernel.
+    fn symbol(self) -> &'static str {
+        match self {
+            Self::Publication => "vhost_add_used_n",
+            Self::SignalWanted => "vhost_signal",
+            Self::EventfdSignal => "eventfd_signal_mask",
+            Self::Kick => "vhost_poll_wakeup",
+            Self::Interrupt => "irqfd_wakeup",
+            Self::Delivery => "virtio_transport_recv_pkt",
+        }
+    }
+}
+
+/// Counts since the machine was switched on, as the plugin writes them.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C)]
+pub(crate) struct Counts {
+    magic: u64,
+    applied: u64,
+    /// Instructions of all tasks but the idle one, without a nested guest's.
+    pub busy: u64,
+    /// Instructions of the idle task.
+    pub idle: u64,
+    /// Instructions of a nested guest.
+    pub guest: u64,
+    task_kernel: u64,
+    task_user: u64,
+    /// Times that the task was given the processor.
+    pub task_runs: u64,
+    /// Entries into a nested guest.
+    pub vmruns: u64,
+    events: [u64; SLOTS],
+}
+
+impl Counts {
+    /// Instructions of the task.
+    pub(crate) fn task(&self) -> u64 {
+        self.task_kernel + self.task_user
+    }
+
+    /// Calls of an event's function.
+    pub(crate) fn event(&self, event: Event) -> u64 {
+        self.events[event as usize]
+    }
+
+    /// What was counted from `earlier` to here.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let mut events = self.events;
+        events
+            .iter_mut()
+            .zip(earlier.events)
+            .for_each(|(count, before)| *count -= before);
+        Self {
+            magic: self.magic,
+            applied: self.applied,
+            busy: self.busy - earlier.busy,
+            idle: self.idle - earlier.idle,
+            guest: self.guest - earlier.guest,
+            task_kernel: self.task_kernel - earlier.task_kernel,
+            task_user: self.task_user - earlier.task_user,
+            task_runs: self.task_runs - earlier.task_runs,
+            vmruns: self.vmruns - earlier.vmruns,
+            events,
+        }
+    }
+}
+
+/// Gives order `ORDER` to the plugin; without one nothing happens.
+fn order<const ORDER: u32>(first: u64, second: u64) {
+    // SAFETY: The instruction is a nop to the processor. The plugin writes at `first` only for the order that reads
+    // counts, whose caller passes memory that it owns; that memory counts as clobbered here.
+    unsafe {
+        asm!(
+            ".byte 0x0f, 0x1f, 0x80",
+            ".long {order}",
+            order = const 0x5653_0000 | ORDER,
+            in("rdi") first,
+            in("rsi") second,
+        );
+    }
+}
+
+fn watch(address: u64, slot: u64) {
+    order::<1>(address, slot);
+}
+
+fn apply() {
+    order::<2>(0, 0);
+}
+
+/// The counts now, with those of the task `tid`.
+///
+/// # Errors
+///
+/// If there is no plugin.
+pub(crate) fn read(tid: u32) -> Result<Counts> {
+    let mut counts = Counts::new_zeroed();
+    // Written once here, so that the memory is there when the plugin writes to it.
+    let place = std::hint::black_box(&mut counts);
+    order::<3>(std::ptr::from_mut(place) as u64, tid.into());
+    ensure!(
+        counts.magic == MAGIC,
+        "this machine does not count instructions"
+    );
+    Ok(counts)
+}
+
+/// Tells the plugin which functions to watch, by what the running kernel has, and waits until it does. A function of a
+/// module that is not loaded is not counted.
+pub(crate) fn set_up() -> Result<()> {
+    let symbols = Symbols::read()?;
+    let Some(switch) = symbols.address("__switch_to_asm") else {
+        bail!("the kernel shows no addresses");
+    };
+    let before = read(0)?.applied;
+    watch(switch, SWITCH);
+    for event in Event::ALL {
+        watch(
+            symbols.address(event.symbol()).unwrap_or(0),
+            event as u64,
+        );
+    }
+    apply();
+    for _ in 0..1000 {
+        if read(0)?.applied != before {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    bail!("the counter did not take its orders");
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Instruction counts of the driver with a guest made of user space: everything that runs is counted, and under
+//! `-icount` the same run gives the same counts.
+
+mod guest;
+mod packet;
+mod ring;
+mod sched;
+mod tally;
+
+use std::io::{Read, Write};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::os::fd::AsRawFd;
+
+use crate::counter::{self, Counts, Event};
+use crate::record::{Direction, Exact};
+use guest::{Guest, Notifications, PORT};
+use sched::Urgency;
+use tally::Tally;
+
+pub(crate) use sched::worker_of;
+
+/// Receive window of both ends while packets come in bursts, in bytes: no burst waits for credit.
+const WIDE: u32 = 64 << 20;
+/// Receive window of both ends otherwise: the kernel's default.
+const USUAL: u32 = 256 << 10;
+/// Time for everything to come to rest, of which none is counted but as idle.
+const REST: Duration = Duration::from_millis(20);
+const CID: u32 = 42;
+
+/// What to run.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Name of the driver and of its settings in the results
+    #[arg(long)]
+    mode: String,
+    /// Directions
+    #[arg(long, value_delimiter = ',', default_value = "to-guest,to-host")]
+    directions: Vec<Direction>,
+    /// Bytes of a packet
+    #[arg(long, value_delimiter = ',', default_value = "64,256,1024,4096,65536")]
+    sizes: Vec<u32>,
+    /// Packets sent before all have arrived; 0: as many as fit
+    #[arg(long, value_delimiter = ',', default_value = "1,8,64,0")]
+    bursts: Vec<u32>,
+    /// Times that each case is counted
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+}
+
+/// One combination.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    direction: Direction,
+    size: u32,
+    burst: u32,
+}
+
+impl Case {
+    /// Packets of one round.
+    fn packets(self) -> u32 {
+        let large = self.size > 16 << 10;
+        match (self.burst, large) {
+            (1, false) => 512,
+            (1, true) => 128,
+            (8, false) => 2048,
+            (8, true) => 256,
+            (_, false) => 6400,
+            (_, true) => 640,
+        }
+    }
+
+    fn window(self) -> u32 {
+        if self.burst == 0 { USUAL } else { WIDE }
+    }
+}
+
+/// Runs all cases over the driver that is loaded, and prints a line of JSON for each round.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    counter::set_up()?;
+    for &direction in &options.directions {
+        for &size in &options.sizes {
+            for &burst in &options.bursts {
+                let case = Case {
+                    direction,
+                    size,
+                    burst,
+                };
+                run_case(options, case).with_context(|| format!("{case:?}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn run_case(options: &Options, case: Case) -> Result<()> {
+    let guest = Guest::start(CID, case.window())?;
+    let worker = worker_of(std::process::id())?;
+    let arrived = Tally::new()?;
+    let socket = Socket::new(Domain::VSOCK, Type::STREAM, None).context("socket")?;
+    set_window(&socket, case.window())?;
+    let others = if case.burst == 0 {
+        Urgency::Usual
+    } else {
+        Urgency::Last
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| on_thread(others, || guest.run()));
+        socket
+            .connect(&SockAddr::vsock(CID, PORT))
+            .context("connect")?;
+        scope.spawn(|| on_thread(others, || drain(&socket, &arrived)));
+        let ends = Ends {
+            guest: &guest,
+            socket: &socket,
+            arrived: &arrived,
+        };
+        let answer = rounds(options, case, &ends, worker);
+        socket.shutdown(std::net::Shutdown::Both)?;
+        guest.stop()?;
+        answer
+    })
+}
+
+/// What a thread beside the sender does. One that cannot go on would leave the others waiting for ever.
+fn on_thread(urgency: Urgency, task: impl FnOnce() -> Result<()>) {
+    if let Err(error) = sched::set(urgency).and_then(|()| task()) {
+        eprintln!("{error:#}");
+        std::process::exit(1);
+    }
+}
+
+fn rounds(options: &Options, case: Case, ends: &Ends<'_>, worker: u32) -> Result<()> {
+    if case.burst != 0 {
+        sched::set(Urgency::First)?;
+    }
+    ends.transfer(case, case.packets() / 4)?;
+    for round in 0..options.rounds {
+        thread::sleep(REST);
+        let before = (counter::read(worker)?, ends.guest.notifications());
+        ends.transfer(case, case.packets())?;
+        thread::sleep(REST);
+        let after = (counter::read(worker)?, ends.guest.notifications());
+        let counts = after.0.since(&before.0);
+        let line = exact(&options.mode, case, round, &counts, (before.1, after.1));
+        println!("{}", serde_json::to_string(&line)?);
+    }
+    sched::set(Urgency::Usual)
+}
+
+fn exact(
+    mode: &str,
+    case: Case,
+    round: u32,
+    counts: &Counts,
+    (before, after): (Notifications, Notifications),
+) -> Exact {
+    Exact {
+        mode: mode.to_owned(),
+        direction: case.direction,
+        size: case.size,
+        burst: case.burst,
+        round,
+        packets: case.packets().into(),
+        worker: counts.task(),
+        host: counts.busy,
+        guest: counts.guest,
+        worker_runs: counts.task_runs,
+        publications: counts.event(Event::Publication),
+        deliveries: counts.event(Event::Delivery),
+        rx_kicks: after.rx_kicks - before.rx_kicks,
+        tx_kicks: after.tx_kicks - before.tx_kicks,
+        rx_signals: after.rx_signals - before.rx_signals,
+        tx_signals: after.tx_signals - before.tx_signals,
+    }
+}
+
+/// Both ends of the one connection.
+struct Ends<'a> {
+    guest: &'a Guest,
+    socket: &'a Socket,
+    /// What the host's end has received.
+    arrived: &'a Tally,
+}
+
+impl Ends<'_> {
+    /// Moves `packets` packets and waits until the last has arrived.
+    fn transfer(&self, case: Case, packets: u32) -> Result<()> {
+        let data = vec![0x5a; case.size as usize];
+        let there = match case.direction {
+            Direction::ToGuest => &self.guest.received,
+            Direction::ToHost => self.arrived,
+        };
+        let start = there.bytes();
+        for packet in 1..=packets {
+            match case.direction {
+                Direction::ToGuest => (&mut &*self.socket).write_all(&data).context("send")?,
+                Direction::ToHost => self.guest.send(case.size)?,
+            }
+            if case.burst != 0 && packet % case.burst == 0 || packet == packets {
+                there.wait(start + u64::from(packet) * u64::from(case.size))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn set_window(socket: &Socket, bytes: u32) -> Result<()> {
+    // `SO_VM_SOCKETS_BUFFER_MAX_SIZE`, `SO_VM_SOCKETS_BUFFER_SIZE`.
+    for name in [2, 0] {
+        let value = u64::from(bytes);
+        // SAFETY: `value` is valid for its size.
+        let status = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::AF_VSOCK,
+                name,
+                std::ptr::from_ref(&value).cast(),
+                size_of_val(&value) as libc::socklen_t,
+            )
+        };
+        ensure!(
+            status == 0,
+            "setsockopt: {}",
+            std::io::Error::last_os_error()
+        );
+    }
+    Ok(())
+}
+
+/// Reads to the end of the stream.
+fn drain(mut socket: &Socket, arrived: &Tally) -> Result<()> {
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match socket.read(&mut buffer).context("recv")? {
+            0 => return Ok(()),
+            more => arrived.add(more as u64)?,
+        };
+    }
+}
