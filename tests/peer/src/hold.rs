@@ -73,8 +73,13 @@ fn wait(open: &[(u32, Connection)], limit: Duration) -> Result<()> {
 /// How the connection ended: an errno, or `EOF`; `None` while it is up.
 fn end(connection: &Connection) -> Option<String> {
     let socket = connection.socket();
-    if let Err(error) = socket.set_nonblocking(true) {
-        return Some(outcome(Err(error)));
+    // Reading tells less: a reset socket may answer ENOTCONN.
+    match socket.take_error().and_then(|pending| {
+        socket.set_nonblocking(true)?;
+        Ok(pending)
+    }) {
+        Ok(None) => {}
+        Ok(Some(error)) | Err(error) => return Some(outcome(Err(error))),
     }
     match (&*socket).read(&mut [0]) {
         Ok(0) => Some("EOF".to_owned()),

@@ -11,6 +11,7 @@ mod hold;
 mod pin;
 mod ping;
 mod plan;
+mod pour;
 mod pump;
 mod report;
 mod serve;
@@ -38,6 +39,12 @@ enum Command {
     Dial(dial::Options),
     /// Keep connections open and print how they end
     Hold(hold::Options),
+    /// Write an endless seeded stream until the connection ends
+    Pour(pour::PourOptions),
+    /// Take one stream and keep what arrives in a file
+    Collect(pour::CollectOptions),
+    /// Print the SHA-256 of the beginning of a poured stream
+    Digest(pour::DigestOptions),
     /// Try to connect one socket and keep it open, connected or not
     Pin(pin::Options),
 }
@@ -50,6 +57,9 @@ fn main() -> Result<()> {
         Command::Flood(options) => flood::run(options),
         Command::Dial(options) => dial::run(&options),
         Command::Hold(options) => hold::run(options),
+        Command::Pour(options) => pour::pour(options),
+        Command::Collect(options) => pour::collect(&options),
+        Command::Digest(options) => pour::digest(options),
         Command::Pin(options) => pin::run(options),
     }
 }
