@@ -6,8 +6,10 @@
 #	# Seconds: 120		its limit in time (default: 120)
 #	# Baseline: c		a case that fails over both modules is the bed's
 # In the environment: VV_MODULE (c or rust), VV_SEED, VV_TOOLS, VV_OUT (a writable
-# folder that ends up in the report), VV_ARGS (the suite's own arguments).
+# folder that ends up in the report), VV_ARGS (the suite's own arguments), VV_SLOW
+# (how many times slower than a stock kernel's this host is: times are longer).
 
+VV_SLOW=${VV_SLOW:-1}
 . "$(dirname "${BASH_SOURCE[0]}")/l2.sh"
 
 ktap_number=0
@@ -48,7 +50,7 @@ ktap_case() {
 
 # ktap_comment [TEXT...]: TEXT, or else standard input, as diagnostic lines.
 ktap_comment() {
-	if (($#)); then printf '# %s\n' "$*"; else sed -u 's/^/# /'; fi
+	if (($#)); then printf '# %s\n' "$*"; else awk '{ print "# " $0; fflush() }'; fi
 }
 
 # ktap_end: the suite's last line; fails if a case failed.
@@ -78,7 +80,7 @@ vv_unload() {
 
 # vv_wait SECONDS COMMAND...: repeats COMMAND until it succeeds, for SECONDS.
 vv_wait() {
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + $1 * VV_SLOW))
 	shift
 	until "$@"; do
 		((SECONDS < end)) || return 1
