@@ -36,6 +36,17 @@ struct Report {
     /// It had come to where the C driver differs.
     differs: bool,
     notes: Vec<String>,
+    skipped: Option<String>,
+}
+
+/// What a case came to.
+enum Verdict {
+    Right,
+    /// It failed where the C driver is known to, as it must: the reason, and what was seen.
+    Explained(String),
+    /// What is wrong.
+    Wrong(String),
+    Skipped(String),
 }
 
 /// Runs the cases and prints the report.
@@ -44,57 +55,56 @@ pub fn run(cases: &[Case], options: &Options) -> ExitCode {
     println!("# seed {}, driver {:?}", options.seed, options.driver);
     println!("1..{}", cases.len());
     let begun = Instant::now();
-    let (mut wrong, mut explained) = (0, 0);
+    let (mut right, mut explained, mut wrong, mut skipped) = (0, 0, 0, 0);
     for (at, case) in cases.iter().enumerate() {
         let start = Instant::now();
         let report = run_case(case, at, options);
+        let ms = start.elapsed().as_millis();
         for note in &report.notes {
             println!("# {}: {note}", case.name);
         }
-        let (good, remark) = judge(case, &report, options.driver);
-        wrong += usize::from(!good);
-        explained += usize::from(good && report.failure.is_some());
-        if let (false, Some(failure)) = (good, &report.failure) {
-            println!("# {}: {failure}", case.name);
+        let name = format!("{} - {}", at + 1, case.name);
+        match judge(case, report, options.driver) {
+            Verdict::Right => {
+                right += 1;
+                println!("ok {name} # {ms} ms");
+            }
+            Verdict::Explained(why) => {
+                explained += 1;
+                println!("ok {name} # XFAIL {why}");
+            }
+            Verdict::Wrong(why) => {
+                wrong += 1;
+                println!("# {}: {why}\nnot ok {name} # {ms} ms", case.name);
+            }
+            Verdict::Skipped(why) => {
+                skipped += 1;
+                println!("ok {name} # SKIP {why}");
+            }
         }
-        let verdict = if good { "ok" } else { "not ok" };
-        let ms = start.elapsed().as_millis();
-        println!("{verdict} {} - {}{remark} [{ms} ms]", at + 1, case.name);
     }
     println!(
-        "# {} cases, {wrong} wrong, {explained} fail as explained over C, seed {}, {} ms",
-        cases.len(),
+        "# {right} right, {explained} fail as explained over C, {wrong} wrong, {skipped} skipped; seed {}, {} ms",
         options.seed,
         begun.elapsed().as_millis()
     );
     ExitCode::from(u8::from(wrong > 0 || cases.is_empty()))
 }
 
-/// Whether the outcome is the one that is right over this driver, and a remark for the report.
-fn judge(case: &Case, report: &Report, driver: Driver) -> (bool, String) {
-    match (&case.over_c, driver, &report.failure) {
-        (_, Driver::Rust, failure) | (OverC::Same, Driver::C, failure) => {
-            (failure.is_none(), String::new())
+/// What a report comes to over this driver.
+fn judge(case: &Case, report: Report, driver: Driver) -> Verdict {
+    if let (Some(why), None) = (report.skipped, &report.failure) {
+        return Verdict::Skipped(why);
+    }
+    match (case.over_c, driver, report.failure) {
+        (OverC::Differs(why) | OverC::Races(why), Driver::C, Some(seen)) if report.differs => {
+            Verdict::Explained(format!("{why}; seen: {seen}"))
         }
-        (OverC::Differs(why), Driver::C, Some(failure)) if report.differs => (
-            true,
-            format!(" (fails as explained over C: {why}; seen: {failure})"),
-        ),
-        (OverC::Differs(_), Driver::C, Some(_)) => (
-            false,
-            " (fails over C before the explained difference)".into(),
-        ),
-        (OverC::Differs(_), Driver::C, None) => (
-            false,
-            " (passes over C, where it is explained to fail)".into(),
-        ),
-        (OverC::Races(why), Driver::C, Some(failure)) if report.differs => (
-            true,
-            format!(" (lost the race explained over C: {why}; seen: {failure})"),
-        ),
-        (OverC::Races(_), Driver::C, failure) => {
-            (failure.is_none(), " (over C a race, won)".into())
+        (OverC::Differs(_), Driver::C, None) => {
+            Verdict::Wrong("passes over C, where it is explained to fail".into())
         }
+        (_, _, Some(seen)) => Verdict::Wrong(seen),
+        (_, _, None) => Verdict::Right,
     }
 }
 
@@ -175,6 +185,7 @@ fn watch(case: &Case, child: Pid, mut from: File) -> Report {
                 "S" => step = rest,
                 "D" => report.differs = true,
                 "N" => report.notes.push(rest),
+                "K" => report.skipped = Some(rest),
                 "F" => {
                     report.failure = Some(format!("{rest} (step: {step})"));
                     verdict = true;

@@ -9,6 +9,7 @@ mod hostile;
 mod iotlb;
 mod lifetime;
 mod model;
+mod ours;
 mod replies;
 mod rx;
 mod seqpacket;
@@ -98,6 +99,7 @@ pub fn all() -> Vec<Case> {
         lifetime::CASES,
         hostile::CASES,
         worker::CASES,
+        ours::CASES,
     ]
     .concat()
 }

@@ -227,32 +227,46 @@ fn model(cx: &mut Context, features: u64) -> Result<()> {
 fn model_with(cx: &mut Context, features: u64, buffers: usize) -> Result<()> {
     for round in 0..cx.rounds(3, 200) {
         cx.step(&format!("round {round}"));
-        let mut guest = cx.guest(Plan::default().features(features).buffers(buffers, 4096))?;
-        let mut lanes = Vec::new();
-        for at in 0..5 {
-            let kind = if at % 2 == 0 {
-                Kind::STREAM
-            } else {
-                Kind::SEQPACKET
-            };
-            let (flow, host) = guest.accept(kind, 10 + at)?;
-            lanes.push(Lane {
-                flow,
-                host,
-                to_guest: VecDeque::new(),
-                to_host: VecDeque::new(),
-                asked: 0,
-                shut: false,
-                over: false,
-            });
-        }
-        for _ in 0..cx.rounds(500, 2000) {
-            random_step(cx, &mut guest, &mut lanes)?;
-        }
-        cx.step(&format!("end of round {round}"));
-        finish(cx, &mut guest, &mut lanes)?;
+        one_round(cx, features, buffers)?;
     }
     Ok(())
+}
+
+/// One guest with five flows, many random steps, and the end of all flows.
+pub fn one_round(cx: &mut Context, features: u64, buffers: usize) -> Result<()> {
+    let steps = cx.rounds(500, 2000);
+    round_of(cx, features, buffers, steps)
+}
+
+/// A short round.
+pub fn some_steps(cx: &mut Context, steps: usize) -> Result<()> {
+    round_of(cx, feature::USUAL, 16, steps)
+}
+
+fn round_of(cx: &mut Context, features: u64, buffers: usize, steps: usize) -> Result<()> {
+    let mut guest = cx.guest(Plan::default().features(features).buffers(buffers, 4096))?;
+    let mut lanes = Vec::new();
+    for at in 0..5 {
+        let kind = if at % 2 == 0 {
+            Kind::STREAM
+        } else {
+            Kind::SEQPACKET
+        };
+        let (flow, host) = guest.accept(kind, 10 + at)?;
+        lanes.push(Lane {
+            flow,
+            host,
+            to_guest: VecDeque::new(),
+            to_host: VecDeque::new(),
+            asked: 0,
+            shut: false,
+            over: false,
+        });
+    }
+    for _ in 0..steps {
+        random_step(cx, &mut guest, &mut lanes)?;
+    }
+    finish(cx, &mut guest, &mut lanes)
 }
 
 fn random_step(cx: &mut Context, guest: &mut Guest, lanes: &mut [Lane]) -> Result<()> {

@@ -74,6 +74,11 @@ impl Context {
         self.line('N', text);
     }
 
+    /// Says that the case cannot be run here, and why; it then ends.
+    pub fn skip(&mut self, why: &str) {
+        self.line('K', why);
+    }
+
     /// Reports the verdict.
     pub fn verdict(&mut self, result: &Result<()>) {
         match result {

@@ -109,3 +109,31 @@ pub fn counter(cid: Option<u64>, name: &str) -> Result<u64> {
         .parse()
         .with_context(|| format!("{name} in {path}"))
 }
+
+/// Folder of our driver's parameters.
+const PARAMETERS: &str = "/sys/module/vhost_vsock_rs/parameters";
+
+/// A parameter of our driver that is set, and put back when this is dropped.
+pub struct Parameter {
+    path: String,
+    before: String,
+}
+
+impl Parameter {
+    pub fn exists(name: &str) -> bool {
+        std::path::Path::new(PARAMETERS).join(name).exists()
+    }
+
+    pub fn set(name: &str, value: &str) -> Result<Self> {
+        let path = format!("{PARAMETERS}/{name}");
+        let before = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+        std::fs::write(&path, value).with_context(|| path.clone())?;
+        Ok(Self { path, before })
+    }
+}
+
+impl Drop for Parameter {
+    fn drop(&mut self) {
+        let _ = std::fs::write(&self.path, self.before.trim());
+    }
+}
