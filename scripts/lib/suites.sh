@@ -19,7 +19,7 @@ suite_names() {
 	local file
 	for file in "$VV_TOP"/tests/suites/*.sh; do
 		case $(basename "$file" .sh) in
-		lib | l2 | kernel-tests | demo) ;;
+		lib | l2 | kernel-tests | demo | faults) ;;
 		*) basename "$file" .sh ;;
 		esac
 	done

@@ -8,7 +8,7 @@
 L2_AGENT_PORT=514
 L2_USER_PORT=5555
 # Seconds that a guest may take to boot; some 7 are usual under emulation.
-L2_BOOT_SECONDS=${L2_BOOT_SECONDS:-90}
+L2_BOOT_SECONDS=$((${L2_BOOT_SECONDS:-90} * VV_SLOW))
 
 # l2_in NAME COMMAND...: runs COMMAND in the namespace that NAME's QEMU is in.
 l2_in() {
@@ -99,13 +99,13 @@ l2_running() {
 
 # l2_alive NAME [SECONDS]: succeeds if the guest answers in time (3 s).
 l2_alive() {
-	l2_in "$1" agent ping "$(l2_agent "$1")" "${2:-3}" 2>/dev/null
+	l2_in "$1" agent ping "$(l2_agent "$1")" "$((${2:-3} * VV_SLOW))" 2>/dev/null
 }
 
 # l2_exec NAME SECONDS COMMAND...: runs COMMAND in the guest; its output, its
 # status. 124: the time ran out and it was killed; 125: the guest did not answer.
 l2_exec() {
-	local name=$1 seconds=$2
+	local name=$1 seconds=$(($2 * VV_SLOW))
 	shift 2
 	l2_in "$name" agent run "$(l2_agent "$name")" "$seconds" "$@"
 }
