@@ -22,7 +22,7 @@ fn bits_are_those_of_the_specification() {
 #[test]
 fn by_default_the_answer_is_that_of_c() {
     assert_eq!(offered(OF_C, false), OF_C);
-    assert_eq!(offered(OF_C, true), OF_C | 1 << 35);
+    assert_eq!(offered(OF_C, true), OF_C | (1 << 35));
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn each_bit_is_taken_if_c_has_it_or_if_it_is_in_order() {
         let known = matches!(bit, 1 | 24 | 26..=29 | 32 | 33 | 35);
         assert_eq!(acceptable(OF_C, 1 << bit), known, "bit {bit}");
         assert_eq!(
-            acceptable(OF_C, OF_C | 1 << bit),
+            acceptable(OF_C, OF_C | (1 << bit)),
             known,
             "bit {bit} with all others"
         );
@@ -59,6 +59,6 @@ proptest! {
     fn an_unknown_bit_is_refused(asked in any::<u64>(), bit in 0..64u32) {
         let of_c = OF_C & !(1 << bit);
         prop_assume!(bit != 35);
-        prop_assert!(!acceptable(of_c, asked | 1 << bit));
+        prop_assert!(!acceptable(of_c, asked | (1 << bit)));
     }
 }

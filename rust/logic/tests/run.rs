@@ -87,7 +87,7 @@ fn both_ends_tell_flows_apart() {
         },
         // The lower halves are the same.
         Flow {
-            dst_cid: data.flow.dst_cid | 1 << 32,
+            dst_cid: data.flow.dst_cid | (1 << 32),
             ..data.flow
         },
     ];
