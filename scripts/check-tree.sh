@@ -189,14 +189,23 @@ check_bindgen() {
 check_compiler() {
 	local has wants cc
 	wants=$(option CC_VERSION_TEXT)
-	cc=${CC:-${wants%% *}}
+	cc=${CC:-$(compiler_of "$wants")}
 	if ! has=$("$cc" --version 2>/dev/null | head -1) || [[ -z $has ]]; then
 		missing "C compiler $cc" "the kernel was built by '$wants'" "$(either "apt install $(compiler_package "$cc")" "install it, or name another with CC=")"
 	elif [[ $(compiler_major "$has") != $(compiler_major "$wants") ]]; then
-		missing "C compiler '$wants'" "this is '$has'" "$(either "apt install $(compiler_package "${wants%% *}")" "install it"), then CC=${wants%% *}"
+		missing "C compiler '$wants'" "this is '$has'" "$(either "apt install $(compiler_package "$(compiler_of "$wants")")" "install it"), then CC=$(compiler_of "$wants")"
 	elif [[ $has != "$wants" ]]; then
 		warn "the C compiler is '$has', the kernel was built by '$wants'"
 	fi
+}
+
+# compiler_of LINE: the command whose --version begins with LINE. clang does not say
+# its own: "Debian clang version 19.1.7".
+compiler_of() {
+	case $1 in
+	*clang*) echo clang ;;
+	*) echo "${1%% *}" ;;
+	esac
 }
 
 # compiler_major LINE: "gcc 14" for the first line of --version.

@@ -134,6 +134,7 @@ new_tree; rm "$tools/some-gcc-14"; refused "no C compiler" "C compiler .*some-gc
 new_tree; fake_tool some-gcc-14 "some-gcc-14 (Debian 12.2.0-14) 12.2.0"; refused "another C compiler" "C compiler 'some-gcc-14 .*14.2.0': this is "
 new_tree; fake_tool some-gcc-14 "Debian clang version 14.2.0"; refused "clang for gcc" "C compiler 'some-gcc-14"
 new_tree; fake_tool some-gcc-14 "some-gcc-14 (Debian 14.2.0-20) 14.2.0"; accepted "another build of the C compiler"
+new_tree; config 's/some-gcc-14 .*"/Debian clang version 19.1.7 (3+b1)"/'; fake_tool clang "Debian clang version 19.1.7 (3+b1)"; accepted "a kernel that clang built" env -u CC
 new_tree; rm "$tools/rustfmt"; refused "no rustfmt" "rustfmt: "
 new_tree; echo "pub struct a { } pub struct b { }" >"$tree/rust/bindings/bindings_generated.rs"; accepted "bindings by line"
 new_tree; echo "# [repr (C)] pub struct a { } pub struct b { }" >"$tree/rust/bindings/bindings_generated.rs"
