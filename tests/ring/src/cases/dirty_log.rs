@@ -205,7 +205,7 @@ fn rx_pieces(cx: &mut Context) -> Result<()> {
                 write: true,
             })
             .collect();
-        s.guest.rx.add(&pieces, Form::Indirect(0), 0)?;
+        s.guest.rx.add(&pieces, Form::Indirect(0))?;
         s.guest.rx.flush();
         std::thread::sleep(std::time::Duration::from_millis(5));
         log.take();

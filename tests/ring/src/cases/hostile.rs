@@ -26,6 +26,7 @@ pub const CASES: &[Case] = &[
     ),
     Case::new("hostile/rings-unmapped-under-traffic", rings_unmapped),
     Case::new("hostile/eventfds-full-closed-or-none", eventfds),
+    Case::new("hostile/the-error-eventfd-tells", error_eventfd),
     Case::new("hostile/closed-under-traffic", closed),
     Case::new("hostile/headers-of-random-bytes", random_headers),
 ];
@@ -515,6 +516,20 @@ fn eventfds(cx: &mut Context) -> Result<()> {
     pair.polite.finish().map(drop)
 }
 
+fn error_eventfd(cx: &mut Context) -> Result<()> {
+    let mut pair = Pair::new(cx)?;
+    ensure!(!pair.guest.tx.erred(), "an error before any");
+    pair.guest.tx.offer(0xffff);
+    pair.guest.tx.publish();
+    pair.guest.tx.kick();
+    let told = crate::vocabulary::proc::wait_until(crate::vocabulary::patience(), || {
+        Ok(pair.guest.tx.erred())
+    })?;
+    ensure!(told, "the error eventfd tells nothing of a bad index");
+    pair.recovers(cx)?;
+    pair.polite.finish().map(drop)
+}
+
 fn closed(cx: &mut Context) -> Result<()> {
     let polite = Polite::start(cx.number());
     let cid = cx.number();
@@ -574,7 +589,7 @@ fn random_headers(cx: &mut Context) -> Result<()> {
         }
         pair.guest
             .tx
-            .add(&pieces, crate::vocabulary::ring::Form::Direct, 0)?;
+            .add(&pieces, crate::vocabulary::ring::Form::Direct)?;
         pair.guest.tx.flush();
         while pair.guest.try_recv()?.is_some() {}
         pair.guest.reap()?;

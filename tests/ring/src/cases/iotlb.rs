@@ -179,7 +179,7 @@ fn middle(cx: &mut Context) -> Result<()> {
             len: 8192,
             write: true,
         };
-        s.guest.rx.add(&[piece], Form::Direct, 0)?;
+        s.guest.rx.add(&[piece], Form::Direct)?;
     }
     s.guest.rx.flush();
     let miss = s.guest.miss(patience())?.context("no miss")?;
@@ -231,7 +231,7 @@ fn refused(cx: &mut Context) -> Result<()> {
         len: 4096,
         write: true,
     };
-    s.guest.rx.add(&[piece], Form::Direct, 0)?;
+    s.guest.rx.add(&[piece], Form::Direct)?;
     s.guest.rx.flush();
     s.host.send(b"granted")?;
     std::thread::sleep(Duration::from_millis(50));
@@ -330,7 +330,7 @@ fn closed(cx: &mut Context) -> Result<()> {
 }
 
 fn dropped(cx: &mut Context) -> Result<()> {
-    let mut s = session(cx, true)?;
+    let s = session(cx, true)?;
     s.guest.dev.stop()?;
     let (dev, cid) = (s.guest.dev, s.guest.cid);
     let mut guest = Guest::furnish(dev, cid, Plan::default())?;

@@ -127,7 +127,7 @@ fn layouts(cx: &mut Context) -> Result<()> {
             let bytes = cx.bytes(cut.iter().sum::<usize>() - HEADER);
             s.host.send(&bytes)?;
             let pieces = empty_pieces(&s.guest, cut);
-            s.guest.rx.add(&pieces, form, 0)?;
+            s.guest.rx.add(&pieces, form)?;
             s.guest.rx.flush();
             let packet = s.guest.hear_op(&mut s.flow, Op::RW)?;
             ensure!(packet.payload == bytes, "other bytes in {cut:?}, {form:?}");
@@ -158,7 +158,7 @@ fn seam(cx: &mut Context) -> Result<()> {
             len,
             write: true,
         };
-        s.guest.rx.add(&[piece], Form::Direct, 0)?;
+        s.guest.rx.add(&[piece], Form::Direct)?;
         s.guest.rx.flush();
         let done = s.guest.rx.take_wait()?;
         ensure!(
@@ -260,7 +260,7 @@ fn add_bad(guest: &mut Guest, bad: &Bad) -> Result<u16> {
     let user = guest.mem.user(block.addr + at) as *mut libc::c_void;
     // SAFETY: The page belongs to the guest's memory and nothing here touches it any more.
     nix::errno::Errno::result(unsafe { libc::mprotect(user, 4096, prot) })?;
-    guest.rx.add(&pieces, Form::Direct, 0)
+    guest.rx.add(&pieces, Form::Direct)
 }
 
 fn bad_buffer(cx: &mut Context, bad: Bad) -> Result<()> {
@@ -307,7 +307,7 @@ fn bad_for_replies(cx: &mut Context) -> Result<()> {
 }
 
 fn no_spin(cx: &mut Context) -> Result<()> {
-    let mut s = bare(cx, Kind::STREAM)?;
+    let s = bare(cx, Kind::STREAM)?;
     for _ in 0..50 {
         s.host.send(b"waits for a buffer")?;
     }
@@ -327,7 +327,6 @@ fn no_spin(cx: &mut Context) -> Result<()> {
 
 fn refills(cx: &mut Context, features: u64) -> Result<()> {
     let mut s = bare_with(cx, Kind::STREAM, Plan::default().features(features))?;
-    let mut next = 0u32;
     for round in 0..cx.rounds(1500, 200_000) as u32 {
         if round % 128 == 0 {
             cx.step(&format!("round {round}"));
@@ -339,12 +338,11 @@ fn refills(cx: &mut Context, features: u64) -> Result<()> {
         s.guest.give_buffer(HEADER + 4)?;
         let packet = s.guest.hear_op(&mut s.flow, Op::RW)?;
         ensure!(
-            packet.payload == next.to_le_bytes(),
-            "packet {next} is out of order: {:?}",
+            packet.payload == round.to_le_bytes(),
+            "packet {round} is out of order: {:?}",
             packet.payload
         );
         s.guest.give_credit(&mut s.flow)?;
-        next += 1;
     }
     Ok(())
 }

@@ -255,7 +255,7 @@ fn add_buffer(cx: &mut Context, s: &mut Session, limits: Limits, left: usize) ->
             .mem
             .write(piece.addr, &vec![POISON; piece.len as usize]);
     }
-    s.guest.rx.add(&pieces, form, 0)?;
+    s.guest.rx.add(&pieces, form)?;
     Ok(true)
 }
 
@@ -348,7 +348,7 @@ fn add_packet(cx: &mut Context, s: &mut Session, limits: Limits, raw: &[u8]) -> 
         s.guest.mem.write(piece.addr, part);
         rest = more;
     }
-    s.guest.tx.add(&pieces, form, 0)?;
+    s.guest.tx.add(&pieces, form)?;
     Ok(true)
 }
 

@@ -154,7 +154,7 @@ impl Guest {
             len: len as u32,
             write: true,
         };
-        self.rx.add(&[piece], Form::Direct, block.addr)
+        self.rx.add(&[piece], Form::Direct)
     }
 
     /// Adds one RX buffer of `len` bytes and kicks if the device asked for it.
@@ -250,7 +250,7 @@ impl Guest {
             len: raw.len() as u32,
             write: false,
         };
-        self.tx.add(&[piece], Form::Direct, block.addr)
+        self.tx.add(&[piece], Form::Direct)
     }
 
     /// Takes back what the device has used of the TX ring: all of it must say that nothing was written.

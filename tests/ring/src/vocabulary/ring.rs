@@ -45,8 +45,6 @@ pub enum Form {
 pub struct Chain {
     pub head: u16,
     pub pieces: Vec<Piece>,
-    /// Free for the caller's use.
-    pub tag: u64,
     slots: Vec<u16>,
     table: Option<Block>,
 }
@@ -260,7 +258,7 @@ impl Ring {
     /// # Errors
     ///
     /// If there are too few free descriptors.
-    pub fn add(&mut self, pieces: &[Piece], form: Form, tag: u64) -> Result<u16> {
+    pub fn add(&mut self, pieces: &[Piece], form: Form) -> Result<u16> {
         let direct = match form {
             Form::Direct => pieces.len(),
             Form::Indirect(direct) => direct.min(pieces.len().saturating_sub(1)),
@@ -294,7 +292,6 @@ impl Ring {
         self.in_flight.push_back(Chain {
             head,
             pieces: pieces.to_vec(),
-            tag,
             slots,
             table,
         });
