@@ -21,12 +21,15 @@ pub(crate) struct Options {
     /// Kind of the socket
     #[arg(long = "type", value_enum, default_value_t = Kind::Stream)]
     kind: Kind,
-    /// Round trips
+    /// Round trips at most
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
     /// Bytes each way
     #[arg(long, default_value_t = 64)]
     size: u32,
+    /// Milliseconds after which no further round trip is begun
+    #[arg(long, default_value_t = u64::MAX)]
+    milliseconds: u64,
     /// Milliseconds between round trips
     #[arg(long, default_value_t = 0)]
     interval: u64,
@@ -49,7 +52,11 @@ pub(crate) fn run(options: Options) -> Result<()> {
     let mut sent = vec![0; options.size as usize];
     let mut got = vec![0; options.size as usize];
     let mut micros = Vec::with_capacity(options.count as usize);
+    let begin = Instant::now();
     for round in 0..options.count {
+        if round != 0 && begin.elapsed().as_millis() >= u128::from(options.milliseconds) {
+            break;
+        }
         sent.fill(round as u8);
         let started = Instant::now();
         connection
@@ -63,7 +70,7 @@ pub(crate) fn run(options: Options) -> Result<()> {
     micros.sort_unstable();
     Line::new("ping")
         .with("type", options.kind.name())
-        .with("count", options.count)
+        .with("count", micros.len())
         .with("size", options.size)
         .with("min_us", micros[0])
         .with("p50_us", percentile(&micros, 50))

@@ -5,6 +5,8 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rand_chacha::rand_core::Rng;
@@ -28,6 +30,9 @@ pub(crate) struct PourOptions {
     /// Seed of the content
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Milliseconds between writes of 64 KiB
+    #[arg(long, default_value_t = 0)]
+    interval: u64,
 }
 
 /// Where to collect.
@@ -63,6 +68,7 @@ pub(crate) fn pour(options: PourOptions) -> Result<()> {
         if let Err(error) = connection.send(&piece) {
             break error;
         }
+        thread::sleep(Duration::from_millis(options.interval));
     };
     Line::new("poured").with("end", outcome(Err(error))).print();
     Ok(())
