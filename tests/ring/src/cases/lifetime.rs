@@ -43,7 +43,7 @@ pub const CASES: &[Case] = &[
 
 fn owner_against_connect(cx: &mut Context) -> Result<()> {
     let cid = cx.number();
-    for round in 0..cx.rounds(60, 20_000) {
+    for round in 0..cx.rounds(30, 20_000) {
         if round % 32 == 0 {
             cx.step(&format!("round {round}"));
         }
@@ -315,7 +315,7 @@ impl Drop for StopOnDrop<'_> {
 
 fn connect_and_close(cx: &mut Context) -> Result<()> {
     let cid = cx.number();
-    for round in 0..cx.rounds(30, 5000) {
+    for round in 0..cx.rounds(20, 5000) {
         if round % 10 == 0 {
             cx.step(&format!("round {round}"));
         }

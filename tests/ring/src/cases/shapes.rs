@@ -14,19 +14,19 @@ use rand::rngs::SmallRng;
 
 pub const CASES: &[Case] = &[
     Case::new("shapes/host-to-guest", |cx| {
-        shapes(cx, cx.rounds(32, 600), host_to_guest)
+        shapes(cx, cx.rounds(24, 600), host_to_guest)
     }),
     Case::new("shapes/guest-to-host", |cx| {
-        shapes(cx, cx.rounds(32, 600), guest_to_host)
+        shapes(cx, cx.rounds(24, 600), guest_to_host)
     }),
     Case::new("shapes/both-ways", |cx| {
-        shapes(cx, cx.rounds(32, 600), either)
+        shapes(cx, cx.rounds(24, 600), either)
     }),
 ];
 
 /// Shapes both ways on a few kinds of rings.
 pub fn a_few(cx: &mut Context) -> Result<()> {
-    shapes(cx, 8, either)
+    shapes(cx, 6, either)
 }
 
 fn either(cx: &mut Context, s: &mut Session, limits: Limits) -> Result<()> {
@@ -233,7 +233,7 @@ fn host_to_guest(cx: &mut Context, s: &mut Session, limits: Limits) -> Result<()
 
 /// Adds an RX buffer of a random shape; false when it would take more descriptors than are free.
 fn add_buffer(cx: &mut Context, s: &mut Session, limits: Limits, left: usize) -> Result<bool> {
-    let total = random_len(&mut cx.rng, HEADER + 1, HEADER + 2 * left.max(16));
+    let total = random_len(&mut cx.rng, HEADER + 1 + left / 200, HEADER + 2 * left.max(16));
     let limits = Limits {
         size: limits.size.min(s.guest.rx.room()),
         ..limits
