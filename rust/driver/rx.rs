@@ -227,7 +227,7 @@ impl<'a> RxPass<'a> {
     }
 
     /// Accounts for the pass, with no lock held.
-    fn finish(self, ring: &RingStats) {
+    fn finish(&self, ring: &RingStats) {
         let guest = self.guest;
         guest.last_lane.store(self.run.lane() as u32, Relaxed);
         guest.remove_replies(self.replies);

@@ -23,6 +23,7 @@ use crate::{
         VsockSock, //
     },
     logic::{
+        header::Header,
         lanes,
         run, //
     },
@@ -85,10 +86,7 @@ impl SendQueue {
 
     /// Puts the packets of `run` back if its flow has had its turn and others wait.
     pub(super) fn end_turn(&self, run: &mut Run) {
-        if run.is_empty() {
-            run.turn_bytes = 0;
-        } else if lanes::turn_is_over(run.turn_bytes, self.waiting.load(Relaxed), run.lane) {
-            run.turn_bytes = 0;
+        if lanes::turn_is_over(run.turn_bytes, self.waiting.load(Relaxed), run.lane) {
             self.put_back(run);
         }
     }
@@ -103,6 +101,7 @@ impl SendQueue {
                 return;
             };
             run.lane = lane;
+            run.turn_bytes = 0;
             let mut queue = self.lanes[lane].lock();
             if let Some(packet) = queue.pop_front() {
                 run.push_back(packet);
@@ -115,10 +114,17 @@ impl SendQueue {
 
     /// Joins packets of the locked lane to the run, then notes whether the lane has more.
     fn join(&self, run: &mut Run, mut queue: PacketQueueGuard<'_>, room: usize, join: bool) {
-        while join && run.may_grow(room) && queue.front_is(|next| run.may_join(next)) {
-            match queue.pop_front() {
-                Some(packet) => run.push_back(packet),
-                None => break,
+        if join {
+            let mut last = run.last_header();
+            while let Some(header) = last.filter(|_| run.may_grow(room)) {
+                last = queue
+                    .front_header()
+                    .filter(|next| run::may_join(&header, next));
+                if last.is_some() {
+                    if let Some(packet) = queue.pop_front() {
+                        run.push_back(packet);
+                    }
+                }
             }
         }
         if queue.is_empty() {
@@ -211,17 +217,17 @@ impl Run {
         self.packets[..self.count].iter_mut().flatten()
     }
 
+    /// The header of the last packet.
+    fn last_header(&self) -> Option<Header> {
+        match self.packets[..self.count].last() {
+            Some(Some(packet)) => Some(packet.header()),
+            _ => None,
+        }
+    }
+
     /// Whether one more packet could get a place in a buffer with `room` bytes.
     fn may_grow(&self, room: usize) -> bool {
         self.bytes < room && self.count < run::MAX_PACKETS
-    }
-
-    /// Whether `next` may share a buffer with the last packet.
-    fn may_join(&self, next: &Packet) -> bool {
-        match self.packets[..self.count].last() {
-            Some(Some(last)) => run::may_join(&last.header(), &next.header()),
-            _ => false,
-        }
     }
 
     fn push_back(&mut self, packet: Packet) {
@@ -263,9 +269,10 @@ impl Run {
                 break;
             }
         }
-        self.count -= completed;
-        if self.count > 0 {
-            self.packets.rotate_left(completed);
+        // What is left, mostly nothing or one packet, moves to the front.
+        for at in completed..self.count {
+            self.packets[at - completed] = self.packets[at].take();
         }
+        self.count -= completed;
     }
 }

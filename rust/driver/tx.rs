@@ -108,15 +108,23 @@ struct Parts {
 }
 
 impl Parts {
-    fn new(chain: Chain, header: Header, len: usize) -> Self {
-        let mut this = Self {
+    /// No packets.
+    fn new() -> Self {
+        Self {
             parts: [const { None }; MAX_PARTS],
             count: 0,
             bytes: 0,
-            header,
-        };
-        this.push(chain, header, len);
-        this
+            header: Header::from_bytes(&[0; HEADER_LEN]),
+        }
+    }
+
+    /// Gives up all packets, in order.
+    fn drain(&mut self, mut each: impl FnMut(Part)) {
+        for part in self.parts[..self.count].iter_mut().filter_map(Option::take) {
+            each(part);
+        }
+        self.count = 0;
+        self.bytes = 0;
     }
 
     fn push(&mut self, chain: Chain, header: Header, len: usize) {
@@ -173,6 +181,8 @@ struct TxPass<'a> {
     join: bool,
     /// A buffer that was taken, looked at and not handled yet.
     next: Option<Item>,
+    /// The packets that are delivered next.
+    parts: Parts,
     packets: u32,
     deliveries: u32,
     misaddressed: u32,
@@ -190,6 +200,7 @@ impl<'a> TxPass<'a> {
             guest,
             join: params::tx_coalesce(),
             next: None,
+            parts: Parts::new(),
             packets: 0,
             deliveries: 0,
             misaddressed: 0,
@@ -208,8 +219,9 @@ impl<'a> TxPass<'a> {
             }
             match self.take(&mut ring) {
                 Ok(Some(Item::Packet(chain, header, len))) => {
-                    let parts = self.gather(&mut ring, chain, header, len);
-                    if self.deliver_or_put_back(&mut ring, parts).is_err() {
+                    self.parts.push(chain, header, len);
+                    self.gather(&mut ring);
+                    if self.deliver_or_put_back(&mut ring).is_err() {
                         self.retries += 1;
                         return ring.leave();
                     }
@@ -272,15 +284,14 @@ impl<'a> TxPass<'a> {
     }
 
     /// Takes the packets that may be joined to the first; the one that ends the run is kept.
-    fn gather(&mut self, ring: &mut Ring<'_>, chain: Chain, header: Header, len: usize) -> Parts {
-        let mut parts = Parts::new(chain, header, len);
-        if !self.join || !run::is_joinable(&header) {
-            return parts;
+    fn gather(&mut self, ring: &mut Ring<'_>) {
+        if !self.join || !run::is_joinable(&self.parts.header) {
+            return;
         }
-        while parts.count < MAX_PARTS && parts.bytes < MAX_JOINED {
+        while self.parts.count < MAX_PARTS && self.parts.bytes < MAX_JOINED {
             match self.look(ring) {
-                Ok(Some(Item::Packet(chain, header, len))) if parts.may_join(&header, len) => {
-                    parts.push(chain, header, len);
+                Ok(Some(Item::Packet(chain, header, len))) if self.parts.may_join(&header, len) => {
+                    self.parts.push(chain, header, len);
                 }
                 Ok(item) => {
                     self.next = item;
@@ -290,20 +301,19 @@ impl<'a> TxPass<'a> {
                 Err(_) => break,
             }
         }
-        parts
     }
 
     /// Delivers packets and completes their buffers. Where that fails, each is tried on its own;
     /// an error means that there is no memory even for that, and all buffers were put back.
-    fn deliver_or_put_back(&mut self, ring: &mut Ring<'_>, parts: Parts) -> Result {
-        match self.deliver(ring, &parts) {
+    fn deliver_or_put_back(&mut self, ring: &mut Ring<'_>) -> Result {
+        let result = self.deliver(ring);
+        let count = self.parts.count;
+        match result {
             Ok(()) => {
-                for part in parts.parts.into_iter().flatten() {
-                    ring.complete(part.chain, 0);
-                }
+                self.parts.drain(|part| ring.complete(part.chain, 0));
                 Ok(())
             }
-            Err(_) if parts.count > 1 => {
+            Err(_) if count > 1 => {
                 self.put_back(ring);
                 self.join = false;
                 Ok(())
@@ -313,10 +323,12 @@ impl<'a> TxPass<'a> {
                 Err(ENOMEM)
             }
             Err(Failure::Fault) => {
-                for part in parts.parts.into_iter().flatten() {
-                    self.refused(part.chain.head() as i32);
+                let mut head = 0;
+                self.parts.drain(|part| {
+                    head = part.chain.head() as i32;
                     ring.refuse_chain(part.chain, c"a TX buffer cannot be read");
-                }
+                });
+                self.refused(head);
                 Ok(())
             }
         }
@@ -325,11 +337,13 @@ impl<'a> TxPass<'a> {
     /// Puts back all buffers that were taken and not completed.
     fn put_back(&mut self, ring: &mut Ring<'_>) {
         self.next = None;
+        self.parts.drain(drop);
         ring.put_back();
     }
 
     /// Copies packets out of their buffers and gives them to their socket as one.
-    fn deliver(&mut self, ring: &Ring<'_>, parts: &Parts) -> Result<(), Failure> {
+    fn deliver(&mut self, ring: &Ring<'_>) -> Result<(), Failure> {
+        let parts = &self.parts;
         let mut packet =
             Packet::alloc(&parts.joined(), parts.bytes).map_err(|_| Failure::NoMemory)?;
         let mut offset = 0;
@@ -344,12 +358,12 @@ impl<'a> TxPass<'a> {
         Self::deliver_tap(&mut packet, parts);
 
         let packets = parts.count as u32;
+        let flow = parts.header.flow;
         self.packets += packets;
         self.bytes += parts.bytes;
         self.spent += packets;
         self.spent_bytes += parts.count * HEADER_LEN + parts.bytes;
         // Only correctly addressed packets are accepted.
-        let flow = &parts.header.flow;
         if flow.src_cid == u64::from(self.guest.cid()) && flow.dst_cid == u64::from(cid::HOST) {
             self.deliveries += 1;
             TransportRegistration::<VhostTransport>::receive(packet, &self.guest.net);
@@ -378,7 +392,7 @@ impl<'a> TxPass<'a> {
     }
 
     /// Accounts for the pass, with no lock held.
-    fn finish(self, ring: &RingStats) {
+    fn finish(&self, ring: &RingStats) {
         let guest = self.guest;
         count!(
             guest,

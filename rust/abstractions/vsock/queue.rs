@@ -16,7 +16,10 @@ use super::{
     packet::Packet,
     socket::VsockSock, //
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    logic::header::Header, //
+};
 
 /// A queue of packets.
 ///
@@ -106,19 +109,15 @@ impl PacketQueueGuard<'_> {
         unsafe { (*self.list()).qlen as usize }
     }
 
-    /// Whether there is a first packet and `wanted` says yes to it.
+    /// The header of the first packet, if there is one.
     #[inline]
-    pub(crate) fn front_is(&self, wanted: impl FnOnce(&Packet) -> bool) -> bool {
+    pub(crate) fn front_header(&self) -> Option<Header> {
         // SAFETY: The list is initialised and locked.
-        let front = unsafe { bindings::rs_skb_peek(self.list()) };
-        match NonNull::new(front) {
-            None => false,
-            // SAFETY: The packet is in the list and satisfies the invariants. It is not dropped,
-            // so the list stays its owner.
-            Some(skb) => wanted(&core::mem::ManuallyDrop::new(unsafe {
-                Packet::from_raw(skb)
-            })),
-        }
+        let front = NonNull::new(unsafe { bindings::rs_skb_peek(self.list()) })?;
+        // SAFETY: The packet is in the list and satisfies the invariants. It is not dropped, so the
+        // list stays its owner.
+        let front = core::mem::ManuallyDrop::new(unsafe { Packet::from_raw(front) });
+        Some(front.header())
     }
 
     /// Takes the first packet.
