@@ -48,7 +48,7 @@ impl Log {
             let bits = byte.swap(0, Ordering::SeqCst);
             set.extend(
                 (0..8)
-                    .filter(|bit| bits >> bit & 1 != 0)
+                    .filter(|bit| (bits >> bit) & 1 != 0)
                     .map(|bit| at as u64 * 8 + bit),
             );
         }

@@ -233,7 +233,11 @@ fn host_to_guest(cx: &mut Context, s: &mut Session, limits: Limits) -> Result<()
 
 /// Adds an RX buffer of a random shape; false when it would take more descriptors than are free.
 fn add_buffer(cx: &mut Context, s: &mut Session, limits: Limits, left: usize) -> Result<bool> {
-    let total = random_len(&mut cx.rng, HEADER + 1 + left / 200, HEADER + 2 * left.max(16));
+    let total = random_len(
+        &mut cx.rng,
+        HEADER + 1 + left / 200,
+        HEADER + 2 * left.max(16),
+    );
     let limits = Limits {
         size: limits.size.min(s.guest.rx.room()),
         ..limits

@@ -92,8 +92,8 @@ fn misdirected(s: &Session) -> Vec<Packet> {
         payload: b"wrong".to_vec(),
     };
     let cid = s.guest.cid;
-    let sources = [0, 1, 2, cid + 1, cid | 1 << 32, u64::MAX].map(|src| (src, HOST_CID));
-    let targets = [0, 1, 3, cid, 0xffff_ffff, HOST_CID | 1 << 32, u64::MAX].map(|dst| (cid, dst));
+    let sources = [0, 1, 2, cid + 1, cid | (1 << 32), u64::MAX].map(|src| (src, HOST_CID));
+    let targets = [0, 1, 3, cid, 0xffff_ffff, HOST_CID | (1 << 32), u64::MAX].map(|dst| (cid, dst));
     let set = |(src, dst)| {
         let mut packet = right.clone();
         packet.header.src_cid = src;
