@@ -256,9 +256,7 @@ impl Guest {
         for _ in 0..MAX_LAST_PASSES {
             this.tx_requeued.store(false, Relaxed);
             if !this.device.kick(QueueId::Tx) {
-                // Without memory for that thread there is none for the packets either.
-                let _ = Device::run_as_owner(this, tx::drain);
-                return;
+                return Device::run_as_owner(&**this, tx::drain);
             }
             this.device.flush();
             if !this.tx_requeued.load(Relaxed) {

@@ -36,12 +36,8 @@ use crate::{
     },
     logic::{
         buffer,
-        header::{
-            Header,
-            HEADER_LEN, //
-        },
+        header::HEADER_LEN,
         lanes,
-        run,
         used, //
     },
 };
@@ -154,54 +150,27 @@ impl<'a> RxPass<'a> {
         if result.is_err() {
             return self.refuse(ring, chain, c"an RX buffer cannot be written");
         }
-        self.deliver_tap(payload);
         ring.complete(chain, HEADER_LEN + payload);
         self.sent(payload);
         self.guest.send_queue.end_turn(&mut self.run);
     }
 
     /// Writes the header for, and the first `payload` bytes of, the run into a buffer.
-    fn write(&mut self, ring: &Ring<'_>, chain: &Chain, payload: usize) -> Result {
-        let Some(header) = self.header(payload) else {
-            return Err(EINVAL);
-        };
+    fn write(&self, ring: &Ring<'_>, chain: &Chain, payload: usize) -> Result {
+        let header = self.run.header(payload).ok_or(EINVAL)?;
         let mut writer = ring.writer(chain);
         writer.write(&header.to_bytes())?;
-        for (packet, len) in parts(&mut self.run, payload) {
-            writer.write_payload(packet, packet.offset(), len)?;
-        }
-        Ok(())
+        self.run.try_for_each_part(payload, |packet, len| {
+            writer.write_payload(packet, packet.offset(), len)
+        })
     }
 
-    /// The header of a buffer with the first `payload` bytes of the run.
-    fn header(&mut self, payload: usize) -> Option<Header> {
-        let len = u32::try_from(payload).ok()?;
-        let (last, part) = parts(&mut self.run, payload).last()?;
-        let whole = part == last.remaining();
-        Some(run::joined(last.header(), len).fragment(len, whole))
-    }
-
-    /// Shows each part of a buffer to vsockmon on its own, as the packet that it came from.
-    fn deliver_tap(&mut self, payload: usize) {
-        for (packet, len) in parts(&mut self.run, payload) {
-            if len == packet.len() {
-                packet.deliver_tap();
-                continue;
-            }
-            let header = packet.header();
-            let last = len == packet.remaining();
-            // A packet's length is at most 64 KiB.
-            packet.set_header(&header.fragment(len as u32, last));
-            packet.deliver_tap();
-            packet.set_header(&header);
-        }
-    }
-
-    /// Accounts for the first `payload` bytes of the run, and frees the packets that are done.
+    /// Shows the first `payload` bytes of the run to vsockmon, accounts for them, and frees the
+    /// packets that are done.
     fn sent(&mut self, payload: usize) {
         let mut packets = 0;
         let mut replies = 0;
-        self.run.advance(payload, |packet| {
+        self.run.advance(payload, deliver_tap, |packet| {
             packets += 1;
             replies += u32::from(packet.is_reply());
             packet.consume_sent();
@@ -253,18 +222,14 @@ impl<'a> RxPass<'a> {
     }
 }
 
-/// The packets of a run that the first `payload` bytes are of, and how many are of each.
-///
-/// A packet without payload is one part of no bytes.
-fn parts(run: &mut Run, mut payload: usize) -> impl Iterator<Item = (&mut Packet, usize)> {
-    let mut ended = false;
-    run.packets().map_while(move |packet| {
-        if ended {
-            return None;
-        }
-        let len = packet.remaining().min(payload);
-        payload -= len;
-        ended = payload == 0;
-        Some((packet, len))
-    })
+/// Shows `len` bytes of a packet, behind what was sent before, to vsockmon as a packet of its own.
+fn deliver_tap(packet: &mut Packet, len: usize) {
+    if len == packet.len() {
+        return packet.deliver_tap();
+    }
+    // A packet's length is at most 64 KiB.
+    let part = packet
+        .header()
+        .fragment(len as u32, len == packet.remaining());
+    packet.deliver_tap_part(part.len, part.flags);
 }

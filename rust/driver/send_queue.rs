@@ -212,9 +212,38 @@ impl Run {
         self.bytes
     }
 
-    /// The packets, in order.
-    pub(super) fn packets(&mut self) -> impl Iterator<Item = &mut Packet> {
-        self.packets[..self.count].iter_mut().flatten()
+    /// The header of a buffer with the first `payload` bytes; [`None`] if there are no packets.
+    pub(super) fn header(&self, payload: usize) -> Option<Header> {
+        let len = u32::try_from(payload).ok()?;
+        let mut left = payload;
+        for packet in self.packets[..self.count].iter().flatten() {
+            let remaining = packet.remaining();
+            if remaining >= left {
+                let last = packet.header();
+                return Some(run::joined(last, len).fragment(len, remaining == left));
+            }
+            left -= remaining;
+        }
+        None
+    }
+
+    /// Calls `each` with the packets that the first `payload` bytes are of, and how many are of
+    /// each. A packet without payload is one part of no bytes.
+    pub(super) fn try_for_each_part(
+        &self,
+        payload: usize,
+        mut each: impl FnMut(&Packet, usize) -> Result,
+    ) -> Result {
+        let mut left = payload;
+        for packet in self.packets[..self.count].iter().flatten() {
+            let part = packet.remaining().min(left);
+            each(packet, part)?;
+            left -= part;
+            if left == 0 {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The header of the last packet.
@@ -246,19 +275,27 @@ impl Run {
         Some(packet)
     }
 
-    /// Notes that the first `bytes` bytes were sent, and gives each packet that this completed to
-    /// `done`. A packet without payload is completed by any number of bytes.
-    pub(super) fn advance(&mut self, mut bytes: usize, mut done: impl FnMut(Packet)) {
+    /// Notes that the first `bytes` bytes were sent. Calls `sent` with each packet that they are
+    /// of, before the packet's own offset moves, and how many are of it; then gives it to `done`,
+    /// if it was completed. A packet without payload is completed by any number of bytes.
+    pub(super) fn advance(
+        &mut self,
+        mut bytes: usize,
+        mut sent: impl FnMut(&mut Packet, usize),
+        mut done: impl FnMut(Packet),
+    ) {
         self.turn_bytes += bytes;
         let mut completed = 0;
         for place in &mut self.packets[..self.count] {
             let Some(mut packet) = place.take() else {
                 break;
             };
-            let part = packet.remaining().min(bytes);
+            let remaining = packet.remaining();
+            let part = remaining.min(bytes);
+            sent(&mut packet, part);
             bytes -= part;
             self.bytes -= part;
-            if part < packet.remaining() {
+            if part < remaining {
                 packet.set_offset(packet.offset() + part);
                 *place = Some(packet);
                 break;

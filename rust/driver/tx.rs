@@ -51,9 +51,6 @@ use crate::{
 /// Most packets that are joined.
 const MAX_PARTS: usize = 32;
 
-/// Most payload bytes that are joined: they fit into a linear skb of four pages.
-const MAX_JOINED: usize = 15 * 1024;
-
 /// How long the worker waits when there is no memory for a packet, before it tries again.
 const RETRY_DELAY: Delta = Delta::from_millis(1);
 
@@ -103,6 +100,8 @@ struct Parts {
     parts: [Option<Part>; MAX_PARTS],
     count: usize,
     bytes: usize,
+    /// Most bytes that they may have, by the first one.
+    limit: usize,
     /// The header of the last one.
     header: Header,
 }
@@ -114,6 +113,7 @@ impl Parts {
             parts: [const { None }; MAX_PARTS],
             count: 0,
             bytes: 0,
+            limit: 0,
             header: Header::from_bytes(&[0; HEADER_LEN]),
         }
     }
@@ -135,6 +135,9 @@ impl Parts {
                 buf_alloc: header.buf_alloc,
                 fwd_cnt: header.fwd_cnt,
             });
+            if self.count == 0 {
+                self.limit = run::limit(len);
+            }
             self.count += 1;
             self.bytes += len;
             self.header = header;
@@ -144,7 +147,7 @@ impl Parts {
     /// Whether a packet with `len` bytes of payload may be joined.
     fn may_join(&self, header: &Header, len: usize) -> bool {
         self.count < MAX_PARTS
-            && self.bytes + len <= MAX_JOINED
+            && self.bytes + len <= self.limit
             && run::may_join(&self.header, header)
     }
 
@@ -288,7 +291,7 @@ impl<'a> TxPass<'a> {
         if !self.join || !run::is_joinable(&self.parts.header) {
             return;
         }
-        while self.parts.count < MAX_PARTS && self.parts.bytes < MAX_JOINED {
+        while self.parts.count < MAX_PARTS && self.parts.bytes < self.parts.limit {
             match self.look(ring) {
                 Ok(Some(Item::Packet(chain, header, len))) if self.parts.may_join(&header, len) => {
                     self.parts.push(chain, header, len);

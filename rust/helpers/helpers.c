@@ -2,6 +2,7 @@
 /*
  * Shims over what bindgen cannot reach: inline functions, macros and unions.
  */
+#include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/sched/clock.h>
@@ -9,6 +10,7 @@
 #include <linux/skbuff.h>
 #include <linux/uaccess.h>
 #include <linux/uio.h>
+#include <linux/workqueue.h>
 
 #include "helpers.h"
 #include "params.h"
@@ -81,6 +83,37 @@ int rs_vhost_skip_avail(struct vhost_virtqueue *vq)
 
 	vq->last_avail_idx++;
 	return vhost16_to_cpu(vq, head);
+}
+
+struct rs_mm_job {
+	struct work_struct work;
+	struct mm_struct *mm;
+	void (*run)(void *data);
+	void *data;
+};
+
+static void rs_mm_work(struct work_struct *work)
+{
+	struct rs_mm_job *job = container_of(work, struct rs_mm_job, work);
+
+	kthread_use_mm(job->mm);
+	job->run(job->data);
+	kthread_unuse_mm(job->mm);
+}
+
+/*
+ * Calls @run in a kernel thread that uses @mm, and waits for its end.
+ *
+ * Context: process context; sleeps. The caller holds a reference to @mm.
+ */
+void rs_run_in_mm(struct mm_struct *mm, void (*run)(void *data), void *data)
+{
+	struct rs_mm_job job = { .mm = mm, .run = run, .data = data };
+
+	INIT_WORK_ONSTACK(&job.work, rs_mm_work);
+	queue_work(system_dfl_wq, &job.work);
+	flush_work(&job.work);
+	destroy_work_on_stack(&job.work);
 }
 
 /* About a microsecond a tick, as busy_clock() in drivers/vhost/net.c. */
@@ -189,14 +222,25 @@ void rs_virtio_vsock_skb_put(struct sk_buff *skb, u32 len)
 
 /*
  * Copies @len payload bytes from @offset to @to; false on a fault.  A linear
- * packet, nearly every small one, is spared the walk over fragments.
+ * packet, nearly every small one, is spared the walk over fragments.  The caller
+ * has checked that the range is within skb->len, so the size is not looked at
+ * again here.
  */
 bool rs_skb_copy_to_iter(struct sk_buff *skb, int offset, struct iov_iter *to,
 			 int len)
 {
 	if (!skb_is_nonlinear(skb))
-		return copy_to_iter(skb->data + offset, len, to) == len;
+		return _copy_to_iter(skb->data + offset, len, to) == len;
 	return !skb_copy_datagram_iter(skb, offset, to, len);
+}
+
+/* The same in the other direction. */
+bool rs_skb_copy_from_iter(struct sk_buff *skb, int offset,
+			   struct iov_iter *from, int len)
+{
+	if (!skb_is_nonlinear(skb))
+		return _copy_from_iter(skb->data + offset, len, from) == len;
+	return !skb_copy_datagram_from_iter(skb, offset, from, len);
 }
 
 /*

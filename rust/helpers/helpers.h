@@ -24,6 +24,7 @@ u32 rs_cpu_to_vhost32(struct vhost_virtqueue *vq, u32 val);
 void rs_vq_err(struct vhost_virtqueue *vq, const char *what);
 int rs_vhost_skip_avail(struct vhost_virtqueue *vq);
 
+void rs_run_in_mm(struct mm_struct *mm, void (*run)(void *data), void *data);
 u64 rs_busy_clock(void);
 bool rs_should_stop_polling(void);
 void rs_cpu_relax(void);
@@ -50,6 +51,8 @@ struct sk_buff *rs_virtio_vsock_alloc_skb(unsigned int size);
 void rs_virtio_vsock_skb_put(struct sk_buff *skb, u32 len);
 bool rs_skb_copy_to_iter(struct sk_buff *skb, int offset, struct iov_iter *to,
 			 int len);
+bool rs_skb_copy_from_iter(struct sk_buff *skb, int offset,
+			   struct iov_iter *from, int len);
 
 void rs_vhost_vsock_mutex_lock(void);
 void rs_vhost_vsock_mutex_unlock(void);

@@ -12,6 +12,24 @@ use super::header::{Header, OP_RW, TYPE_STREAM};
 /// Most packets that one run joins.
 pub const MAX_PACKETS: usize = 64;
 
+/// Payload bytes that fit into a linear packet whose memory is two pages, header and all.
+pub const TWO_PAGES: usize = 7 * 1024 + 512;
+/// The same for four pages.
+pub const FOUR_PAGES: usize = 15 * 1024;
+
+/// Most payload bytes that are joined to a packet of `first` bytes.
+///
+/// Fresh memory is zeroed, so what a run leaves unused costs as much as what it uses. Small packets
+/// fill two pages well; of larger ones too few would be joined.
+#[inline]
+pub fn limit(first: usize) -> usize {
+    if first <= 1024 {
+        TWO_PAGES
+    } else {
+        FOUR_PAGES
+    }
+}
+
 /// Whether `header` is plain stream data, which may be joined with more of its flow.
 #[inline]
 pub fn is_joinable(header: &Header) -> bool {

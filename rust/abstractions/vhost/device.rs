@@ -16,15 +16,11 @@ use kernel::{
         _IOWR, //
     },
     prelude::*,
-    sync::{
-        Arc,
-        Completion, //
-    },
+    sync::Arc,
     types::{
         NotThreadSafe,
         Opaque, //
     },
-    workqueue, //
 };
 
 use super::queue::QueueGuard;
@@ -39,7 +35,7 @@ use crate::{
 /// Packets of one pass after which the worker turns to its other work: `VHOST_VSOCK_PKT_WEIGHT`.
 pub(crate) const PACKET_WEIGHT: u32 = 256;
 /// Bytes of one pass after which the worker turns to its other work: `VHOST_VSOCK_WEIGHT`.
-const BYTE_WEIGHT: c_int = 0x80000;
+pub(super) const BYTE_WEIGHT: usize = 0x80000;
 
 // Ioctls of the vhost core that the kernel's crates do not name: `include/uapi/linux/vhost.h`.
 const VHOST_VIRTIO: u32 = 0xAF;
@@ -135,7 +131,7 @@ impl<T: Backend> Device<T> {
                 QUEUES as c_int,
                 bindings::UIO_MAXIOV as c_int,
                 PACKET_WEIGHT as c_int,
-                BYTE_WEIGHT,
+                BYTE_WEIGHT as c_int,
                 true,
                 None,
             );
@@ -255,36 +251,36 @@ impl<T: Backend> Device<T> {
     /// Runs `run` on `backend` in the address space of the device's owner, in another thread, and
     /// waits for its end. For what the worker would do, when it was killed with its process.
     ///
-    /// Returns ENOENT if the device has no owner and ENOMEM if no thread could be asked.
+    /// Nothing is run if the device has no owner.
     /// Context: process context, the file is being released; sleeps; no lock held.
-    pub(crate) fn run_as_owner(backend: &Arc<T>, run: fn(&T)) -> Result {
-        // SAFETY: The file is being released, so no ioctl changes the owner.
-        if unsafe { (*backend.device().dev()).mm }.is_null() {
-            return Err(ENOENT);
+    pub(crate) fn run_as_owner(backend: &T, run: fn(&T)) {
+        let mut job = OwnerJob { backend, run };
+        // SAFETY: The file is being released, so no ioctl changes the owner, and the device holds a
+        // reference to its address space until `shut_down()`. `job` is what the function takes, and
+        // lives until the shim has waited for its end.
+        unsafe {
+            let mm = (*backend.device().dev()).mm;
+            if !mm.is_null() {
+                let job = ptr::addr_of_mut!(job).cast();
+                bindings::rs_run_in_mm(mm, Some(run_owner_job::<T>), job);
+            }
         }
-        let done = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-        let (theirs, end) = (backend.clone(), done.clone());
-        let job = move || {
-            let mm = theirs.device().owner_mm();
-            // SAFETY: This is a kernel thread without an address space of its own. The device
-            // holds a reference to its owner's until `shut_down()`, which follows the wait below.
-            unsafe { bindings::kthread_use_mm(mm) };
-            run(&theirs);
-            // SAFETY: Taken above.
-            unsafe { bindings::kthread_unuse_mm(mm) };
-            drop(theirs);
-            end.complete_all();
-        };
-        workqueue::system_unbound().try_spawn(GFP_KERNEL, job)?;
-        done.wait_for_completion();
-        Ok(())
     }
+}
 
-    /// The owner's address space, or null.
-    fn owner_mm(&self) -> *mut bindings::mm_struct {
-        // SAFETY: The device is initialised; see the caller for who could change it.
-        unsafe { (*self.dev()).mm }
-    }
+/// What [`Device::run_as_owner`] hands to the other thread.
+struct OwnerJob<'a, T> {
+    backend: &'a T,
+    run: fn(&T),
+}
+
+/// # Safety
+///
+/// `job` must point at an [`OwnerJob<T>`], which is not used elsewhere meanwhile.
+unsafe extern "C" fn run_owner_job<T: Backend>(job: *mut c_void) {
+    // SAFETY: By the requirement.
+    let job = unsafe { &*job.cast::<OwnerJob<'_, T>>() };
+    (job.run)(job.backend);
 }
 
 /// The device mutex, held.

@@ -7,7 +7,11 @@ use core::ptr;
 use kernel::prelude::*;
 
 use super::{
-    device::QueueId,
+    device::{
+        QueueId,
+        BYTE_WEIGHT,
+        PACKET_WEIGHT, //
+    },
     iter::{
         BufferReader,
         BufferWriter, //
@@ -32,22 +36,25 @@ const SPARE_IOVS: u32 = 128;
 ///
 /// It must be completed or put back. One that is dropped is put back when the ring is left: the
 /// [`Ring`] counts those that it gave out.
+///
+/// Numbers of descriptors and of their parts are small: the former are at most the size of the
+/// ring, the latter at most `ARRAY_CAPACITY`.
 #[must_use = "a buffer that was taken must be completed or put back"]
 pub(crate) struct Chain {
-    head: u32,
-    first_iov: u32,
-    readable_iovs: u32,
-    writable_iovs: u32,
     readable_len: usize,
     writable_len: usize,
-    descriptors: u32,
-    log_entries: u32,
+    head: u16,
+    descriptors: u16,
+    first_iov: u16,
+    readable_iovs: u16,
+    writable_iovs: u16,
+    log_entries: u16,
 }
 
 impl Chain {
     /// Index of the first descriptor.
     pub(crate) fn head(&self) -> u32 {
-        self.head
+        u32::from(self.head)
     }
 
     /// Bytes of the device-readable part.
@@ -118,6 +125,8 @@ pub(crate) struct Ring<'a> {
     taken_descriptors: u32,
     iovs: u32,
     unsignalled: bool,
+    /// The ring has this machine's byte order; that of a legacy device may be the other.
+    native_endian: bool,
     /// Writes into buffers are logged.
     log: bool,
     /// One used entry may stand for several buffers.
@@ -133,7 +142,10 @@ impl<'a> Ring<'a> {
         // Documentation/design.rst.
         let skip = queue.has_feature(bindings::VIRTIO_F_IN_ORDER) && !log;
         // SAFETY: The queue is valid, locked and started.
-        unsafe { bindings::vhost_disable_notify((*queue.as_raw()).dev, queue.as_raw()) };
+        let native_endian = unsafe {
+            bindings::vhost_disable_notify((*queue.as_raw()).dev, queue.as_raw());
+            bindings::rs_cpu_to_vhost32(queue.as_raw(), 1) == 1
+        };
         // INVARIANT: Nothing was taken or completed.
         Self {
             log: log && queue.id() == QueueId::Rx,
@@ -146,6 +158,7 @@ impl<'a> Ring<'a> {
             taken_descriptors: 0,
             iovs: 0,
             unsignalled: false,
+            native_endian,
             skip,
             stats: RingStats::default(),
         }
@@ -203,15 +216,16 @@ impl<'a> Ring<'a> {
         self.taken += 1;
         self.taken_descriptors += descriptors;
         self.iovs += readable + writable;
+        // All of these are in bounds, see `Chain`.
         Ok(Some(Chain {
-            head,
-            first_iov,
-            readable_iovs: readable,
-            writable_iovs: writable,
             readable_len: self.iov_len(first_iov, readable),
             writable_len: self.iov_len(first_iov + readable, writable),
-            descriptors,
-            log_entries,
+            head: head as u16,
+            descriptors: descriptors as u16,
+            first_iov: first_iov as u16,
+            readable_iovs: readable as u16,
+            writable_iovs: writable as u16,
+            log_entries: log_entries as u16,
         }))
     }
 
@@ -253,9 +267,11 @@ impl<'a> Ring<'a> {
 
     /// Bytes of `count` entries of `iov` from `first`.
     fn iov_len(&self, first: u32, count: u32) -> usize {
-        self.iov(first, count)
-            .iter()
-            .fold(0, |sum, iov| sum.saturating_add(iov.iov_len))
+        let mut len = 0usize;
+        for iov in self.iov(first, count) {
+            len = len.saturating_add(iov.iov_len);
+        }
+        len
     }
 
     /// `count` entries of `iov` from `first`.
@@ -268,11 +284,11 @@ impl<'a> Ring<'a> {
 
     /// Moves the parts of `chain` to the front of `iov`, if no other buffer is held.
     pub(crate) fn settle(&mut self, mut chain: Chain) -> Chain {
-        let count = chain.readable_iovs + chain.writable_iovs;
+        let count = u32::from(chain.readable_iovs + chain.writable_iovs);
         if self.taken != 1 || chain.first_iov == 0 {
             return chain;
         }
-        let first = chain.first_iov as usize;
+        let first = usize::from(chain.first_iov);
         // SAFETY: The queue is valid and locked, so nobody else uses the array. `next_chain()` put
         // `count` entries from `first` into it; the two places may overlap.
         unsafe {
@@ -287,15 +303,16 @@ impl<'a> Ring<'a> {
     /// Reads the device-readable part of a buffer.
     pub(crate) fn reader<'r>(&'r self, chain: &Chain) -> BufferReader<'r> {
         BufferReader::new(
-            self.iov(chain.first_iov, chain.readable_iovs),
+            self.iov(chain.first_iov.into(), chain.readable_iovs.into()),
             chain.readable_len,
         )
     }
 
     /// Writes the device-writable part of a buffer.
     pub(crate) fn writer<'r>(&'r self, chain: &Chain) -> BufferWriter<'r> {
+        let first = chain.first_iov + chain.readable_iovs;
         BufferWriter::new(
-            self.iov(chain.first_iov + chain.readable_iovs, chain.writable_iovs),
+            self.iov(first.into(), chain.writable_iovs.into()),
             chain.writable_len,
         )
     }
@@ -308,7 +325,7 @@ impl<'a> Ring<'a> {
             return;
         }
         let count = self.truncate_iov(chain, len);
-        let first = (chain.first_iov + chain.readable_iovs) as usize;
+        let first = usize::from(chain.first_iov + chain.readable_iovs);
         // SAFETY: The queue is valid and locked. `log` holds `log_entries` entries, which the last
         // `next_chain()` wrote, and `iov` has `count` entries from `first`.
         unsafe {
@@ -316,7 +333,7 @@ impl<'a> Ring<'a> {
             bindings::vhost_log_write(
                 self.vq(),
                 (*self.vq()).log,
-                chain.log_entries,
+                chain.log_entries.into(),
                 len as u64,
                 iov.add(first),
                 count as c_int,
@@ -326,14 +343,14 @@ impl<'a> Ring<'a> {
 
     /// Cuts the device-writable entries of `chain` to `len` bytes in all; returns how many are left.
     fn truncate_iov(&mut self, chain: &Chain, mut len: usize) -> u32 {
-        let first = (chain.first_iov + chain.readable_iovs) as usize;
+        let first = usize::from(chain.first_iov + chain.readable_iovs);
         // SAFETY: The queue is valid and locked, so nobody else uses the array.
         let all = unsafe { &mut (*self.vq()).iov };
         let mut count = 0;
         for iov in all
             .iter_mut()
             .skip(first)
-            .take(chain.writable_iovs as usize)
+            .take(usize::from(chain.writable_iovs))
         {
             if len == 0 {
                 break;
@@ -351,14 +368,15 @@ impl<'a> Ring<'a> {
     pub(crate) fn complete(&mut self, chain: Chain, written: usize) {
         // INVARIANT: The oldest of those that are taken is so no more.
         self.taken = self.taken.saturating_sub(1);
-        self.taken_descriptors = self.taken_descriptors.saturating_sub(chain.descriptors);
+        let descriptors = u32::from(chain.descriptors);
+        self.taken_descriptors = self.taken_descriptors.saturating_sub(descriptors);
         if self.taken == 0 {
             self.iovs = 0;
         }
         let may_be_skipped = used::may_skip(chain.writable_len, written);
         // A packet is at most 64 KiB and a header.
         self.hold(
-            chain.head,
+            chain.head.into(),
             u32::try_from(written).unwrap_or(0),
             may_be_skipped,
         );
@@ -377,6 +395,15 @@ impl<'a> Ring<'a> {
         unsafe { bindings::rs_vq_err(self.vq(), why.as_char_ptr()) };
     }
 
+    /// A number in the byte order of the ring: `cpu_to_vhost32()`.
+    fn to_ring(&self, value: u32) -> u32 {
+        if self.native_endian {
+            value
+        } else {
+            value.swap_bytes()
+        }
+    }
+
     /// Adds an entry to those that wait for publication.
     fn hold(&mut self, head: u32, len: u32, may_be_skipped: bool) {
         let replaces_last = self.skip && self.held > 0 && self.last_held_may_be_skipped;
@@ -388,8 +415,8 @@ impl<'a> Ring<'a> {
         // `ARRAY_CAPACITY` entries; `at < limit <= ARRAY_CAPACITY`.
         unsafe {
             let entry = (*self.vq()).heads.add(at);
-            (*entry).id = bindings::rs_cpu_to_vhost32(self.vq(), head);
-            (*entry).len = bindings::rs_cpu_to_vhost32(self.vq(), len);
+            (*entry).id = self.to_ring(head);
+            (*entry).len = self.to_ring(len);
             let covers = (*self.vq()).nheads.add(at);
             *covers = if replaces_last { *covers + 1 } else { 1 };
         }
@@ -455,11 +482,14 @@ impl<'a> Ring<'a> {
     /// Whether the pass has done enough; if so, the queue was kicked, so that another follows.
     ///
     /// Source: `vhost_exceeds_weight()`.
+    #[inline]
     pub(crate) fn exceeds_weight(&self, packets: u32, bytes: usize) -> bool {
-        let packets = c_int::try_from(packets).unwrap_or(c_int::MAX);
-        let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
-        // SAFETY: The queue is valid and locked.
-        unsafe { bindings::vhost_exceeds_weight(self.vq(), packets, bytes) }
+        if packets < PACKET_WEIGHT && bytes < BYTE_WEIGHT {
+            return false;
+        }
+        // SAFETY: The queue is valid and locked, and its poll work is initialised.
+        unsafe { bindings::vhost_poll_queue(ptr::addr_of_mut!((*self.vq()).poll)) };
+        true
     }
 
     /// Microseconds to poll before notifications are enabled; see [`busy_poll::timeout_us`].

@@ -128,6 +128,23 @@ impl Packet {
         unsafe { (*self.cb()).reply }
     }
 
+    /// Shows the `len` bytes of payload behind the offset to vsockmon as a packet of their own,
+    /// with `flags`. The packet is the same afterwards.
+    pub(crate) fn deliver_tap_part(&mut self, len: u32, flags: u32) {
+        // SAFETY: By the type invariant the header is at `skb->head`, and it is ours.
+        let header = unsafe { (*self.as_raw()).head.cast::<bindings::virtio_vsock_hdr>() };
+        // SAFETY: As above; nothing else refers to the header meanwhile.
+        let whole = unsafe {
+            let whole = ((*header).len, (*header).flags);
+            (*header).len = len.to_le();
+            (*header).flags = flags.to_le();
+            whole
+        };
+        self.deliver_tap();
+        // SAFETY: As above.
+        unsafe { ((*header).len, (*header).flags) = whole };
+    }
+
     /// Shows the packet to vsockmon: its header as it stands, and as many bytes of payload behind
     /// the offset as the header says. Source: `virtio_transport_deliver_tap_pkt()`.
     pub(crate) fn deliver_tap(&mut self) {
@@ -172,15 +189,10 @@ impl Packet {
             return Ok(());
         }
         // SAFETY: The packet and `from` are valid, and the range is within the payload.
-        let ret = unsafe {
-            bindings::skb_copy_datagram_from_iter(
-                self.as_raw(),
-                offset as c_int,
-                from,
-                len as c_int,
-            )
+        let copied = unsafe {
+            bindings::rs_skb_copy_from_iter(self.as_raw(), offset as c_int, from, len as c_int)
         };
-        if ret == 0 {
+        if copied {
             Ok(())
         } else {
             Err(EFAULT)
