@@ -71,12 +71,13 @@ held_reset() {
 	[[ $(grep -c '^ended .*how=ECONNRESET$' <<<"$held") == 2 ]] && grep -qx 'held open=0' <<<"$held"
 }
 
-# old_ones_end FROM TO: all connections to the old CID are reset, at both ends.
+# old_ones_end FROM TO: all connections to the old CID are reset, at both ends. A
+# write may be told before that the device does not run, or is gone.
 old_ones_end() {
 	wait "$holder" "$pourer"
 	held_reset <"$VV_OUT/hold-$1" || return 1
 	cat "$VV_OUT/pour-$1"
-	grep -qx 'poured end=\(ECONNRESET\|EPIPE\)' "$VV_OUT/pour-$1" || return 1
+	grep -qx 'poured end=\(ECONNRESET\|EPIPE\|EHOSTUNREACH\|ENODEV\)' "$VV_OUT/pour-$1" || return 1
 	vv_wait 10 l2_exec "m$2" 10 grep -q '^held' /tmp/hold
 	l2_exec "m$2" 10 cat /tmp/hold | held_reset
 }
