@@ -9,6 +9,8 @@
  *	WATCH	rdi: kernel address, rsi: 0 for __switch_to_asm, else an event
  *	APPLY	makes the orders of WATCH effective, soon after
  *	READ	rdi: where the counts go (struct counts), rsi: a task's pid
+ *	PROFILE	rdi: pid of a task whose blocks are counted from the next APPLY on
+ *	BLOCKS	rdi: where they go (struct page), rsi: first slot to look at
  *
  * A machine without the plugin takes them for nops. tests/bench/src/counter.rs is
  * the other side. The machine must have one vCPU. A nested guest's instructions
@@ -29,11 +31,16 @@ enum {
 	ORDER_WATCH = 1,
 	ORDER_APPLY,
 	ORDER_READ,
+	ORDER_PROFILE,
+	ORDER_BLOCKS,
 };
 
 #define EVENTS		16
 /* A power of two, well above the number of tasks that ever run. */
 #define TASKS		(1 << 15)
+/* A power of two, well above the number of blocks that a profiled machine runs. */
+#define BLOCKS		(1 << 18)
+#define PAGE_BLOCKS	255
 #define PROLOGUE_MAGIC	0x746e756f63ull
 
 /* What READ writes, in this order, all of 64 bits. */
@@ -48,6 +55,22 @@ struct counts {
 	uint64_t task_runs;	/* times that it was switched to */
 	uint64_t vmruns;	/* times that a nested guest was entered */
 	uint64_t events[EVENTS];
+};
+
+/* What BLOCKS writes: blocks that ran, and the slot to go on at; 0 at the end. */
+struct page {
+	uint64_t next;
+	uint64_t count;
+	struct {
+		uint64_t address;
+		uint64_t executed;	/* instructions, in all of its runs */
+	} blocks[PAGE_BLOCKS];
+};
+
+struct block {
+	uint64_t address;
+	uint64_t insns;
+	uint64_t runs;
 };
 
 struct task {
@@ -77,6 +100,9 @@ static bool in_guest;
 static struct counts total;
 static uint64_t watched[EVENTS];
 static uint64_t after_vmrun[4];
+static struct block blocks[BLOCKS];
+static size_t blocks_used;
+static uint32_t profiled = UINT32_MAX;
 static void *rdi, *rsi;
 static struct g_byte_array *bytes;
 
@@ -196,6 +222,55 @@ static void read_counts(uint64_t address, uint32_t pid)
 	qemu_plugin_write_memory_vaddr(address, bytes);
 }
 
+static void on_block(unsigned int vcpu, void *data)
+{
+	struct block *block = data;
+
+	if (!in_guest && running->pid == profiled)
+		block->runs++;
+}
+
+/* The entry of a block; NULL if there are too many. */
+static struct block *block_of(uint64_t address, uint64_t insns)
+{
+	size_t slot = (address + insns) * 0x9e3779b97f4a7c15ull >> 46;
+
+	if (blocks_used >= BLOCKS / 2)
+		return NULL;
+	while (blocks[slot].insns &&
+	       (blocks[slot].address != address || blocks[slot].insns != insns))
+		slot = (slot + 1) % BLOCKS;
+	if (!blocks[slot].insns) {
+		blocks[slot] = (struct block){ .address = address, .insns = insns };
+		blocks_used++;
+	}
+	return &blocks[slot];
+}
+
+static void read_blocks(uint64_t address, uint64_t slot)
+{
+	struct page page = { 0 };
+
+	for (; slot < BLOCKS && page.count < PAGE_BLOCKS; slot++) {
+		if (!blocks[slot].runs)
+			continue;
+		page.blocks[page.count].address = blocks[slot].address;
+		page.blocks[page.count].executed = blocks[slot].runs * blocks[slot].insns;
+		page.count++;
+	}
+	page.next = slot < BLOCKS ? slot : 0;
+	g_byte_array_set_size(bytes, sizeof(page));
+	memcpy(bytes->data, &page, sizeof(page));
+	qemu_plugin_write_memory_vaddr(address, bytes);
+}
+
+static void start_profile(uint32_t pid)
+{
+	profiled = pid;
+	for (size_t i = 0; i < BLOCKS; i++)
+		blocks[i].runs = 0;
+}
+
 static void begin(void *data);
 
 static void on_order(unsigned int vcpu, void *data)
@@ -212,6 +287,12 @@ static void on_order(unsigned int vcpu, void *data)
 		break;
 	case ORDER_READ:
 		read_counts(first, second);
+		break;
+	case ORDER_PROFILE:
+		start_profile(first);
+		break;
+	case ORDER_BLOCKS:
+		read_blocks(first, second);
 		break;
 	}
 }
@@ -271,10 +352,20 @@ static void watch_insn(struct qemu_insn *insn, uint64_t address)
 							       (void *)i);
 }
 
+static void watch_block(struct qemu_tb *tb, size_t count)
+{
+	struct block *block = block_of(qemu_plugin_tb_vaddr(tb), count);
+
+	if (block)
+		qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, QEMU_CB_NO_REGS, block);
+}
+
 static void on_translation(struct qemu_tb *tb, void *data)
 {
 	size_t count = qemu_plugin_tb_n_insns(tb);
 
+	if (profiled != UINT32_MAX)
+		watch_block(tb, count);
 	for (size_t i = 0; i < count; i++) {
 		struct qemu_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		uint64_t address = qemu_plugin_insn_vaddr(insn);

@@ -74,8 +74,10 @@ void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_insn *insn, qemu_exec_cb
 					    void *data);
 void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_insn *insn, int op,
 							 struct qemu_u64 entry, uint64_t value);
+void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_tb *tb, qemu_exec_cb cb, int flags, void *data);
 void qemu_plugin_reset(uint64_t id, qemu_cb cb, void *data);
 size_t qemu_plugin_tb_n_insns(struct qemu_tb *tb);
+uint64_t qemu_plugin_tb_vaddr(const struct qemu_tb *tb);
 struct qemu_insn *qemu_plugin_tb_get_insn(struct qemu_tb *tb, size_t index);
 size_t qemu_plugin_insn_data(struct qemu_insn *insn, void *data, size_t len);
 size_t qemu_plugin_insn_size(struct qemu_insn *insn);

@@ -3,12 +3,15 @@
 //! The other side of the counting plugin (`plugin/count.c`): orders to it are long nops.
 
 use std::arch::asm;
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
+use crate::record::ExactCounts;
 use crate::symbols::Symbols;
 
 /// Written by the plugin, so that its absence shows.
@@ -19,39 +22,23 @@ const SWITCH: u64 = 0;
 const SLOTS: usize = 16;
 
 /// A kernel function whose calls are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
-    /// Updates of a used index.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// An update of a used index.
     Publication = 1,
-    /// Times that a driver is asked to signal a guest.
-    SignalWanted = 2,
-    /// Signals of any eventfd from within the kernel.
-    EventfdSignal = 3,
-    /// Wake-ups by a kick.
-    Kick = 4,
-    /// Interrupts to a nested guest by an eventfd.
-    Interrupt = 5,
-    /// Packets given to a host socket, or found to belong to none.
-    Delivery = 6,
+    /// An interrupt to a guest under KVM by an eventfd.
+    Interrupt = 2,
+    /// A packet given to a host socket, or found to belong to none.
+    Delivery = 3,
 }
 
 impl Event {
-    const ALL: [Self; 6] = [
-        Self::Publication,
-        Self::SignalWanted,
-        Self::EventfdSignal,
-        Self::Kick,
-        Self::Interrupt,
-        Self::Delivery,
-    ];
+    const ALL: [Self; 3] = [Self::Publication, Self::Interrupt, Self::Delivery];
 
     /// The function's name in the kernel.
     fn symbol(self) -> &'static str {
         match self {
             Self::Publication => "vhost_add_used_n",
-            Self::SignalWanted => "vhost_signal",
-            Self::EventfdSignal => "eventfd_signal_mask",
-            Self::Kick => "vhost_poll_wakeup",
             Self::Interrupt => "irqfd_wakeup",
             Self::Delivery => "virtio_transport_recv_pkt",
         }
@@ -65,29 +52,37 @@ pub(crate) struct Counts {
     magic: u64,
     applied: u64,
     /// Instructions of all tasks but the idle one, without a nested guest's.
-    pub busy: u64,
+    busy: u64,
     /// Instructions of the idle task.
-    pub idle: u64,
+    idle: u64,
     /// Instructions of a nested guest.
-    pub guest: u64,
+    guest: u64,
     task_kernel: u64,
     task_user: u64,
     /// Times that the task was given the processor.
-    pub task_runs: u64,
+    task_runs: u64,
     /// Entries into a nested guest.
-    pub vmruns: u64,
+    vmruns: u64,
     events: [u64; SLOTS],
 }
 
 impl Counts {
-    /// Instructions of the task.
-    pub(crate) fn task(&self) -> u64 {
-        self.task_kernel + self.task_user
+    fn event(&self, event: Event) -> u64 {
+        self.events[event as usize]
     }
 
-    /// Calls of an event's function.
-    pub(crate) fn event(&self, event: Event) -> u64 {
-        self.events[event as usize]
+    /// The counts by their names in the results, the task being the driver's worker.
+    pub(crate) fn named(&self) -> ExactCounts {
+        ExactCounts {
+            worker: self.task_kernel + self.task_user,
+            host: self.busy,
+            guest: self.guest,
+            vmruns: self.vmruns,
+            worker_runs: self.task_runs,
+            publications: self.event(Event::Publication),
+            interrupts: self.event(Event::Interrupt),
+            deliveries: self.event(Event::Delivery),
+        }
     }
 
     /// What was counted from `earlier` to here.
@@ -131,10 +126,6 @@ fn watch(address: u64, slot: u64) {
     order::<1>(address, slot);
 }
 
-fn apply() {
-    order::<2>(0, 0);
-}
-
 /// The counts now, with those of the task `tid`.
 ///
 /// # Errors
@@ -159,15 +150,18 @@ pub(crate) fn set_up() -> Result<()> {
     let Some(switch) = symbols.address("__switch_to_asm") else {
         bail!("the kernel shows no addresses");
     };
-    let before = read(0)?.applied;
     watch(switch, SWITCH);
     for event in Event::ALL {
-        watch(
-            symbols.address(event.symbol()).unwrap_or(0),
-            event as u64,
-        );
+        let address = symbols.address(event.symbol()).unwrap_or(0);
+        watch(address, event as u64);
     }
-    apply();
+    apply()
+}
+
+/// Makes orders effective, and waits until they are.
+fn apply() -> Result<()> {
+    let before = read(0)?.applied;
+    order::<2>(0, 0);
     for _ in 0..1000 {
         if read(0)?.applied != before {
             return Ok(());
@@ -175,4 +169,53 @@ pub(crate) fn set_up() -> Result<()> {
         thread::sleep(Duration::from_millis(1));
     }
     bail!("the counter did not take its orders");
+}
+
+/// Blocks in one answer.
+const PAGE_BLOCKS: usize = 255;
+
+/// A part of a profile, as the plugin writes it.
+#[derive(FromBytes, Immutable, IntoBytes, KnownLayout)]
+#[repr(C)]
+struct Page {
+    next: u64,
+    count: u64,
+    /// Address of a block, instructions executed in it.
+    blocks: [[u64; 2]; PAGE_BLOCKS],
+}
+
+/// Counts where the instructions of task `tid` are during `work`: by function, most first.
+pub(crate) fn profile(tid: u32, work: impl FnOnce() -> Result<()>) -> Result<Vec<(String, u64)>> {
+    order::<4>(tid.into(), 0);
+    apply()?;
+    work()?;
+    let blocks = blocks();
+    order::<4>(u32::MAX.into(), 0);
+    apply()?;
+    let symbols = Symbols::read()?;
+    let mut functions = HashMap::new();
+    for [address, executed] in blocks {
+        *functions.entry(symbols.name(address)).or_insert(0) += executed;
+    }
+    let mut sorted: Vec<_> = functions
+        .into_iter()
+        .map(|(name, executed)| (name.to_owned(), executed))
+        .collect();
+    sorted.sort_by_key(|(_, executed)| Reverse(*executed));
+    Ok(sorted)
+}
+
+fn blocks() -> Vec<[u64; 2]> {
+    let mut blocks = Vec::new();
+    let mut page = Page::new_zeroed();
+    loop {
+        // All of it written, so that the memory is there when the plugin writes to it.
+        page.blocks.fill([1; 2]);
+        let place = std::hint::black_box(&mut page);
+        order::<5>(std::ptr::from_mut(place) as u64, place.next);
+        blocks.extend_from_slice(&page.blocks[..page.count as usize]);
+        if page.next == 0 {
+            return blocks;
+        }
+    }
 }

@@ -3,7 +3,11 @@
 //! Measures a vhost-vsock driver, and compares measurements.
 
 mod counter;
+mod host;
+mod measure;
 mod record;
+mod report;
+mod results;
 mod symbols;
 mod vmfree;
 
@@ -16,10 +20,19 @@ use clap::Parser;
 enum Command {
     /// Count instructions with a guest made of user space
     Vmfree(vmfree::Options),
+    /// Tell a machine that counts instructions what to count
+    Counter,
+    /// Run a command that moves data, and print what it cost
+    Measure(measure::Options),
+    /// Make tables and plots of what was measured
+    Report(report::Options),
 }
 
 fn main() -> Result<()> {
     match Command::parse() {
         Command::Vmfree(options) => vmfree::run(&options),
+        Command::Counter => measure::set_up(),
+        Command::Measure(options) => measure::run(&options),
+        Command::Report(options) => report::run(&options),
     }
 }

@@ -17,13 +17,12 @@ use anyhow::{Context, Result, ensure};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::os::fd::AsRawFd;
 
-use crate::counter::{self, Counts, Event};
-use crate::record::{Direction, Exact};
-use guest::{Guest, Notifications, PORT};
+use crate::counter;
+use crate::host::worker_of;
+use crate::record::{Direction, Exact, Profile};
+use guest::{Guest, PORT};
 use sched::Urgency;
 use tally::Tally;
-
-pub(crate) use sched::worker_of;
 
 /// Receive window of both ends while packets come in bursts, in bytes: no burst waits for credit.
 const WIDE: u32 = 64 << 20;
@@ -51,6 +50,9 @@ pub(crate) struct Options {
     /// Times that each case is counted
     #[arg(long, default_value_t = 3)]
     rounds: u32,
+    /// Say for this many functions how much of the worker's instructions they take
+    #[arg(long, default_value_t = 0)]
+    profile: usize,
 }
 
 /// One combination.
@@ -146,38 +148,46 @@ fn rounds(options: &Options, case: Case, ends: &Ends<'_>, worker: u32) -> Result
         ends.transfer(case, case.packets())?;
         thread::sleep(REST);
         let after = (counter::read(worker)?, ends.guest.notifications());
-        let counts = after.0.since(&before.0);
-        let line = exact(&options.mode, case, round, &counts, (before.1, after.1));
+        let line = Exact {
+            mode: options.mode.clone(),
+            direction: case.direction,
+            size: case.size,
+            burst: case.burst,
+            round,
+            packets: case.packets().into(),
+            counts: after.0.since(&before.0).named(),
+            kicks: after.1.kicks - before.1.kicks,
+            signals: after.1.signals - before.1.signals,
+        };
         println!("{}", serde_json::to_string(&line)?);
+    }
+    if options.profile > 0 {
+        let profile = profile(options, case, ends, worker)?;
+        println!("{}", serde_json::to_string(&profile)?);
     }
     sched::set(Urgency::Usual)
 }
 
-fn exact(
-    mode: &str,
-    case: Case,
-    round: u32,
-    counts: &Counts,
-    (before, after): (Notifications, Notifications),
-) -> Exact {
-    Exact {
-        mode: mode.to_owned(),
+fn profile(options: &Options, case: Case, ends: &Ends<'_>, worker: u32) -> Result<Profile> {
+    let work = || {
+        thread::sleep(REST);
+        ends.transfer(case, case.packets())?;
+        thread::sleep(REST);
+        Ok(())
+    };
+    let packets = f64::from(case.packets());
+    let functions = counter::profile(worker, work)?
+        .into_iter()
+        .take(options.profile)
+        .map(|(name, executed)| (name, (10.0 * executed as f64 / packets).round() / 10.0))
+        .collect();
+    Ok(Profile {
+        mode: options.mode.clone(),
         direction: case.direction,
         size: case.size,
         burst: case.burst,
-        round,
-        packets: case.packets().into(),
-        worker: counts.task(),
-        host: counts.busy,
-        guest: counts.guest,
-        worker_runs: counts.task_runs,
-        publications: counts.event(Event::Publication),
-        deliveries: counts.event(Event::Delivery),
-        rx_kicks: after.rx_kicks - before.rx_kicks,
-        tx_kicks: after.tx_kicks - before.tx_kicks,
-        rx_signals: after.rx_signals - before.rx_signals,
-        tx_signals: after.tx_signals - before.tx_signals,
-    }
+        functions,
+    })
 }
 
 /// Both ends of the one connection.

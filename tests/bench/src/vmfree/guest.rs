@@ -82,13 +82,11 @@ pub(crate) struct Guest {
     wake: EventFd,
 }
 
-/// Kicks and signals of both queues.
+/// Counts of both queues together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Notifications {
-    pub rx_kicks: u64,
-    pub rx_signals: u64,
-    pub tx_kicks: u64,
-    pub tx_signals: u64,
+    pub kicks: u64,
+    pub signals: u64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -310,10 +308,8 @@ impl Guest {
         rx.ring.count_signals();
         tx.ring.count_signals();
         Notifications {
-            rx_kicks: rx.ring.kicks,
-            rx_signals: rx.ring.signals,
-            tx_kicks: tx.ring.kicks,
-            tx_signals: tx.ring.signals,
+            kicks: rx.ring.kicks + tx.ring.kicks,
+            signals: rx.ring.signals + tx.ring.signals,
         }
     }
 }

@@ -95,7 +95,11 @@ impl Ring {
     /// Describes the buffer of `slot`, which the device writes or reads.
     pub(crate) fn describe(&self, slot: u16, address: u64, len: u32, device_writes: bool) {
         let at = 16 * u64::from(slot);
-        let flags = if device_writes { VRING_DESC_F_WRITE as u16 } else { 0 };
+        let flags = if device_writes {
+            VRING_DESC_F_WRITE as u16
+        } else {
+            0
+        };
         self.u64_at(at).store(address, Ordering::Relaxed);
         self.u32_at(at + 8).store(len, Ordering::Relaxed);
         self.u16_at(at + 12).store(flags, Ordering::Relaxed);

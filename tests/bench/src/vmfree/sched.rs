@@ -2,10 +2,9 @@
 
 //! Who runs first on the one processor.
 
-use std::fs;
 use std::io;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 /// How urgent a thread is.
 #[derive(Clone, Copy, Debug)]
@@ -36,17 +35,4 @@ pub(crate) fn set(urgency: Urgency) -> Result<()> {
         io::Error::last_os_error()
     );
     Ok(())
-}
-
-/// Thread id of the vhost worker among the threads of process `pid`.
-pub(crate) fn worker_of(pid: u32) -> Result<u32> {
-    for entry in fs::read_dir(format!("/proc/{pid}/task")).context("/proc")? {
-        let entry = entry?;
-        let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        if name.starts_with("vhost-") {
-            let tid = entry.file_name();
-            return tid.to_str().and_then(|tid| tid.parse().ok()).context("tid");
-        }
-    }
-    anyhow::bail!("process {pid} has no vhost worker");
 }

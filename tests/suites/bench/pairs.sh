@@ -1,0 +1,23 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# Throughput and round trips with a real guest, over the C driver and ours, in turn.
+# Seconds: 7200
+. "$(dirname "$0")/common.sh"
+
+read -r rounds selection modes <<<"$VV_ARGS"
+case $selection in
+quick)
+	mapfile -t workloads < <(
+		throughput "64 256 1024 4096 65536" 1
+		round_trips 64
+	)
+	;;
+full)
+	mapfile -t workloads < <(
+		throughput "64 256 512 1024 4096 16384 65536 262144" "1 8 64"
+		round_trips "1 64 256 4096 65536"
+	)
+	;;
+esac
+# shellcheck disable=SC2086 # a list
+all_rounds "$rounds" $modes
