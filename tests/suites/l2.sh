@@ -84,7 +84,7 @@ l2_next_slot() {
 
 l2_wait_boot() {
 	local end=$((SECONDS + L2_BOOT_SECONDS))
-	while l2_running "$1" && ((SECONDS < end)); do
+	while l2_running "$1" && ! l2_internal_error "$1" && ((SECONDS < end)); do
 		l2_alive "$1" && return 0
 		sleep 0.3
 	done
@@ -120,12 +120,19 @@ l2_exits() {
 	cat "/sys/kernel/debug/kvm/$(cat "/run/l2/$1/pid")"-*/exits
 }
 
-# l2_emulator_hang NAME: succeeds if the guest is dead in the way that emulated
+# l2_internal_error NAME: succeeds if KVM gave the guest up: an event was delivered
+# twice by the emulated processor ("Suberror: 3"). QEMU then holds it for ever.
+l2_internal_error() {
+	grep -q '^KVM internal error. Suberror: 3' "/run/l2/$1/qemu" 2>/dev/null
+}
+
+# l2_emulator_hang NAME: succeeds if the guest is dead in the ways that emulated
 # SVM makes it: QEMU is there, the guest does not answer, it has not panicked, and
-# KVM serves no exit for it. A slow, failing or crashed guest is none.
+# KVM gave it up or serves no exit for it. A slow, failing or crashed guest is none.
 l2_emulator_hang() {
 	local before
 	l2_running "$1" || return 1
+	! l2_internal_error "$1" || return 0
 	! grep -qE 'Kernel panic|Oops|BUG:|WARNING:' "/run/l2/$1/console" || return 1
 	before=$(l2_exits "$1") || return 1
 	! l2_alive "$1" 10 || return 1
