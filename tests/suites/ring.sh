@@ -6,6 +6,7 @@
 # Seconds: 400
 . "$(dirname "$0")/lib.sh"
 
+# shellcheck disable=SC2119 # no parameters: all at their defaults
 vv_load || { echo "Bail out! the module cannot be loaded"; exit 1; }
 modprobe vsockmon || { echo "Bail out! no vsockmon"; exit 1; }
 # shellcheck disable=SC2086 # VV_ARGS is a list of words.
