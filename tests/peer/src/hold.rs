@@ -2,7 +2,6 @@
 
 //! Keeps connections open and tells how each one ends.
 
-use std::io::Read;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -81,7 +80,7 @@ fn end(connection: &Connection) -> Option<String> {
         Ok(None) => {}
         Ok(Some(error)) | Err(error) => return Some(outcome(Err(error))),
     }
-    match (&*socket).read(&mut [0]) {
+    match connection.recv(&mut [0]) {
         Ok(0) => Some("EOF".to_owned()),
         Ok(_) => None,
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => None,
