@@ -75,6 +75,8 @@ void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_insn *insn, qemu_exec_cb
 void qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(struct qemu_insn *insn, int op,
 							 struct qemu_u64 entry, uint64_t value);
 void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_tb *tb, qemu_exec_cb cb, int flags, void *data);
+void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_tb *tb, int op,
+						       struct qemu_u64 entry, uint64_t value);
 void qemu_plugin_reset(uint64_t id, qemu_cb cb, void *data);
 size_t qemu_plugin_tb_n_insns(struct qemu_tb *tb);
 uint64_t qemu_plugin_tb_vaddr(const struct qemu_tb *tb);

@@ -155,13 +155,18 @@ pub(crate) fn set_up() -> Result<()> {
         let address = symbols.address(event.symbol()).unwrap_or(0);
         watch(address, event as u64);
     }
-    apply()
+    apply(true)
 }
 
-/// Makes orders effective, and waits until they are.
-fn apply() -> Result<()> {
+/// Stops counting, so that the machine is fast again.
+pub(crate) fn stop() -> Result<()> {
+    apply(false)
+}
+
+/// Makes orders effective, and waits until they are; from then on instructions are counted or not.
+fn apply(count: bool) -> Result<()> {
     let before = read(0)?.applied;
-    order::<2>(0, 0);
+    order::<2>(count.into(), 0);
     for _ in 0..1000 {
         if read(0)?.applied != before {
             return Ok(());
@@ -187,11 +192,11 @@ struct Page {
 /// Counts where the instructions of task `tid` are during `work`: by function, most first.
 pub(crate) fn profile(tid: u32, work: impl FnOnce() -> Result<()>) -> Result<Vec<(String, u64)>> {
     order::<4>(tid.into(), 0);
-    apply()?;
+    apply(true)?;
     work()?;
     let blocks = blocks();
     order::<4>(u32::MAX.into(), 0);
-    apply()?;
+    apply(true)?;
     let symbols = Symbols::read()?;
     let mut functions = HashMap::new();
     for [address, executed] in blocks {

@@ -20,8 +20,12 @@ use clap::Parser;
 enum Command {
     /// Count instructions with a guest made of user space
     Vmfree(vmfree::Options),
-    /// Tell a machine that counts instructions what to count
-    Counter,
+    /// Tell a machine that counts instructions what to count, and to begin or to stop
+    Counter {
+        /// Stop: the machine is faster then
+        #[arg(long)]
+        stop: bool,
+    },
     /// Run a command that moves data, and print what it cost
     Measure(measure::Options),
     /// Make tables and plots of what was measured
@@ -31,7 +35,8 @@ enum Command {
 fn main() -> Result<()> {
     match Command::parse() {
         Command::Vmfree(options) => vmfree::run(&options),
-        Command::Counter => measure::set_up(),
+        Command::Counter { stop: true } => counter::stop(),
+        Command::Counter { stop: false } => counter::set_up(),
         Command::Measure(options) => measure::run(&options),
         Command::Report(options) => report::run(&options),
     }

@@ -64,11 +64,6 @@ impl Reading {
     }
 }
 
-/// Tells a counting machine what to count; once, when all modules but the driver are there.
-pub(crate) fn set_up() -> Result<()> {
-    counter::set_up()
-}
-
 /// Runs the command and prints a line of JSON.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let worker = host::worker_of(options.pid)?;

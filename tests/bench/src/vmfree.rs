@@ -124,6 +124,8 @@ fn run_case(options: &Options, case: Case) -> Result<()> {
         };
         let answer = rounds(options, case, &ends, worker);
         socket.shutdown(std::net::Shutdown::Both)?;
+        // The guest confirms the end, so that nothing of the connection is left for the next guest.
+        thread::sleep(REST);
         guest.stop()?;
         answer
     })

@@ -4,7 +4,9 @@
 # settings), in which each mode does all workloads with a guest of its own.
 # VV_ARGS: ROUNDS SELECTION MODE..., a mode being "c" or "NAME[:parameter=value,...]"
 # for our module; SELECTION is quick or full. What is measured goes to
-# $VV_OUT/measured.jsonl, what the guests note to $VV_OUT/notes.
+# $VV_OUT/measured.jsonl, what the guests note to $VV_OUT/notes. The suite has its
+# workloads in the array of that name, lines "kind direction size connections".
+# shellcheck disable=SC2154 # workloads
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 . "$(dirname "${BASH_SOURCE[0]}")/../lib/peer.sh"
@@ -13,7 +15,7 @@ CID=42
 # The first port of vsock_perf's receivers; each workload has its own.
 PERF_PORT=2000
 # Seconds for one workload; usual are one to three.
-LIMIT=240
+LIMIT=${LIMIT:-240}
 # A guest that dies in the emulator is started again this often in a suite.
 hangs_left=5
 
@@ -151,22 +153,25 @@ all_workloads() {
 	done >"$notes"
 }
 
+# A suite may have its own ones.
+before_workloads() { :; }
+after_workloads() { :; }
+
 # one_mode MODE[:PARAMETERS]: loads the driver, starts a guest, runs all workloads. What
 # was measured counts only when all of it was.
 one_mode() {
-	local mode=${1%%:*} parameters= rows notes serve status=0
+	local mode=${1%%:*} parameters='' rows notes serve status=0
 	[[ $1 != *:* ]] || parameters=${1#*:}
 	rows=$(mktemp)
 	notes=$(mktemp)
-	VV_MODULE=rust
-	[[ $mode != c ]] || VV_MODULE=c
+	# shellcheck disable=SC2034 # for lib.sh
+	if [[ $mode == c ]]; then VV_MODULE=c; else VV_MODULE=rust; fi
 	# shellcheck disable=SC2086 # a list of parameters
 	vv_load ${parameters//,/ } || return 1
 	if l2_start a "$CID" && peer_serve_in a; then
 		peer serve --port "$PEER_PORT" >/dev/null 2>&1 &
 		serve=$!
-		[[ -z ${after_start:-} ]] || $after_start || status=1
-		((status)) || all_workloads || status=1
+		before_workloads && all_workloads && after_workloads || status=1
 		((status == 0)) || ! l2_emulator_hang a || status=2
 		kill "$serve"
 		wait "$serve" 2>/dev/null

@@ -12,9 +12,12 @@ use plotters::prelude::*;
 pub(crate) struct Line {
     /// In the legend.
     pub name: String,
-    /// x, y, and the ends of y's interval if there is one.
-    pub points: Vec<(f64, f64, Option<(f64, f64)>)>,
+    /// Its points.
+    pub points: Vec<Point>,
 }
+
+/// x, y, and the ends of y's interval if there is one.
+pub(crate) type Point = (f64, f64, Option<(f64, f64)>);
 
 const SIZE: (u32, u32) = (800, 480);
 const COLORS: [RGBColor; 6] = [

@@ -104,9 +104,9 @@ impl Guest {
         let device = Vsock::new(memory.clone()).context("/dev/vhost-vsock")?;
         device.set_owner()?;
         device.set_features(
-            1 << VIRTIO_F_VERSION_1
-                | 1 << VIRTIO_RING_F_EVENT_IDX
-                | 1 << VIRTIO_RING_F_INDIRECT_DESC,
+            (1 << VIRTIO_F_VERSION_1)
+                | (1 << VIRTIO_RING_F_EVENT_IDX)
+                | (1 << VIRTIO_RING_F_INDIRECT_DESC),
         )?;
         let user = memory.get_host_address(GuestAddress(BASE))? as u64;
         let region = VhostUserMemoryRegionInfo {
@@ -219,13 +219,17 @@ impl Guest {
             len as usize == HEADER + header.len.get() as usize,
             "a used buffer of {len} bytes with {header:?}"
         );
+        let port = header.src_port.get();
+        if header.op.get() == op::REQUEST {
+            self.host.port.store(port, SeqCst);
+        } else if port != self.host.port.load(SeqCst) {
+            // The last word of a connection of an earlier guest.
+            return Ok(());
+        }
         self.host.window.store(header.buf_alloc.get(), SeqCst);
         self.host.taken.store(header.fwd_cnt.get(), SeqCst);
         match header.op.get() {
-            op::REQUEST => {
-                self.host.port.store(header.src_port.get(), SeqCst);
-                self.control(op::RESPONSE)
-            }
+            op::REQUEST => self.control(op::RESPONSE),
             op::RW => self.payload(header.len.get()),
             op::CREDIT_REQUEST => self.control(op::CREDIT_UPDATE),
             op::SHUTDOWN => self.control(op::RST),
