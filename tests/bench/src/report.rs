@@ -73,7 +73,9 @@ fn write(path: &Path, text: &str) -> Result<()> {
 }
 
 fn tables(report: &Report) -> String {
-    let mut text = String::from(".. SPDX-License-Identifier: GPL-2.0\n");
+    let title = "Compared with the C driver";
+    let rule = "=".repeat(title.len());
+    let mut text = format!(".. SPDX-License-Identifier: GPL-2.0\n\n{rule}\n{title}\n{rule}\n");
     let mut section = |title: &str, empty: bool, table: String| {
         if !empty {
             let rule = "-".repeat(title.len());
