@@ -24,14 +24,28 @@ set_parameters() {
 	done
 }
 
+# settled_stats: the counters of the guest, once nothing moves: a pass adds to them
+# one after the other when it ends, so two of them read together may disagree by it.
+settled_stats() {
+	local stats=/sys/kernel/debug/vhost_vsock_rs/$cid/stats last now
+	now=$(<"$stats")
+	for _ in {1..100}; do
+		last=$now
+		sleep 0.1
+		now=$(<"$stats")
+		[[ $now != "$last" ]] || break
+	done
+	echo "$now"
+}
+
 # counted COMMAND...: runs COMMAND; what each counter of the guest grew by is in
 # the array count.
 counted() {
-	local stats=/sys/kernel/debug/vhost_vsock_rs/$cid/stats name value
+	local name value
 	local -A before
-	while read -r name value; do before[$name]=$value; done <"$stats"
+	while read -r name value; do before[$name]=$value; done < <(settled_stats)
 	"$@" || return 1
-	while read -r name value; do count[$name]=$((value - ${before[$name]})); done <"$stats"
+	while read -r name value; do count[$name]=$((value - ${before[$name]})); done < <(settled_stats)
 	for name in {rx,tx}_{packets,buffers,passes,publishes,signals}; do
 		printf '%s=%s ' "$name" "${count[$name]}"
 	done
