@@ -4,7 +4,7 @@
 # packets a used-index update carries and how often the guest is signalled, by the
 # module's counters; and that data is right with every knob off.
 # Modules: rust
-# Seconds: 150
+# Seconds: 240
 # shellcheck disable=SC2119 # vv_load may have parameters
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/peer.sh"

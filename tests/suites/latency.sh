@@ -3,7 +3,7 @@
 # Round trips on one socket while another one of the same guest writes 64 bytes at
 # a time, as fast as it can. The figures are for comparison; what is asserted is
 # that both sockets get on.
-# Seconds: 120
+# Seconds: 180
 # shellcheck disable=SC2119 # vv_load may have parameters
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/peer.sh"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # The module comes and goes: 50 times, refused while a file or a socket needs it;
 # its device node and aliases; the other module before, beside and after it.
-# Seconds: 240
+# Seconds: 300
 # shellcheck disable=SC2119 # vv_load may have parameters
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/peer.sh"

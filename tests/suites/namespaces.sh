@@ -8,7 +8,7 @@
 # vsock_test, which has a suite of its own, data moves over a stream and a seqpacket.
 # Where a case says that something cannot be reached, the same dial from where
 # it can be is part of the case.
-# Seconds: 300
+# Seconds: 500
 # shellcheck disable=SC2119 # vv_load may have parameters
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/peer.sh"

@@ -4,7 +4,7 @@
 # and seqpackets, opened by either end, several connections at once, writes of 1 B
 # to 1 MiB. Hashes are compared at both ends, and on seqpacket every message's
 # length and end-of-record mark.
-# Seconds: 150
+# Seconds: 240
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/peer.sh"
 
