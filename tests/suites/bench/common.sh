@@ -22,13 +22,12 @@ hangs_left=5
 # bytes_of SIZE: payload of one run with writes of SIZE, for a second or so.
 bytes_of() {
 	case $1 in
-	64) echo $((768 << 10)) ;;
-	256) echo $((2560 << 10)) ;;
-	512) echo $((4 << 20)) ;;
-	1024) echo $((6 << 20)) ;;
-	4096) echo $((12 << 20)) ;;
-	16384) echo $((16 << 20)) ;;
-	*) echo $((24 << 20)) ;;
+	64) echo $((3 << 19)) ;;
+	256) echo $((5 << 20)) ;;
+	512) echo $((8 << 20)) ;;
+	1024) echo $((10 << 20)) ;;
+	4096) echo $((20 << 20)) ;;
+	*) echo $((32 << 20)) ;;
 	esac
 }
 
@@ -54,20 +53,33 @@ round_trips() {
 # shellcheck disable=SC2016 # expanded in the guest
 vsock_interrupts='awk "/-(rx|tx|event|virtqueues)\$/ { for (i = 2; i <= NF && \$i ~ /^[0-9]+\$/; i++) n += \$i } END { print \"interrupts=\" n + 0 }" /proc/interrupts'
 
+# receiver PORT BYTES: the program text that receives just so many bytes. A connection
+# that its sender gave up while it was made ends without.
+receiver() {
+	echo "until vsock_perf --port $1 --buf-size 64K >/tmp/received && grep -qx 'total bytes received: $2' /tmp/received; do :; done; cat /tmp/received"
+}
+
+# sender CID PORT BYTES SIZE PAUSE: the program text that sends as soon as there is a
+# receiver, looking every PAUSE seconds.
+sender() {
+	echo "until vsock_perf --sender $1 --port $2 --bytes $3 --buf-size $4 >/tmp/sent 2>/dev/null; do sleep $5; done; cat /tmp/sent"
+}
+
 # guest_program DIRECTION: the guest's part of the single-connection throughput runs
 # in that direction, one after the other, with a note after each.
 guest_program() {
-	local i kind direction size connections
+	local i kind direction size connections port
 	echo "echo port=0; $vsock_interrupts"
 	for i in "${!workloads[@]}"; do
 		read -r kind direction size connections <<<"${workloads[i]}"
 		[[ $kind == throughput && $direction == "$1" && $connections == 1 ]] || continue
-		echo "echo port=$((PERF_PORT + i))"
-		if [[ $direction == to-guest ]]; then
-			echo "vsock_perf --port $((PERF_PORT + i)) --buf-size 64K"
-		else
-			echo "until vsock_perf --sender 2 --port $((PERF_PORT + i)) --bytes $(bytes_of "$size") --buf-size $size 2>/dev/null; do sleep 0.2; done"
-		fi
+		port=$((PERF_PORT + i))
+		echo "echo port=$port"
+		# The pause is longer than what the host's worker must rest.
+		case $direction in
+		to-guest) receiver "$port" "$(bytes_of "$size")" ;;
+		to-host) sender 2 "$port" "$(bytes_of "$size")" "$size" 0.2 ;;
+		esac
 		echo "$vsock_interrupts"
 	done
 	echo "echo port=end"
@@ -101,11 +113,10 @@ run_throughput() {
 	local i=$1 direction=$2 size=$3 connections=$4 bytes port=$((PERF_PORT + $1)) each command_line
 	bytes=$(bytes_of "$size")
 	if ((connections == 1)); then
-		if [[ $direction == to-host ]]; then
-			measure "$i" "$bytes" vsock_perf --port "$port" --buf-size 64K
-		else
-			measure "$i" "$bytes" sh -c "until vsock_perf --sender $CID --port $port --bytes $bytes --buf-size $size 2>/dev/null; do sleep 0.05; done"
-		fi
+		case $direction in
+		to-guest) measure "$i" "$bytes" sh -c "$(sender "$CID" "$port" "$bytes" "$size" 0.05)" ;;
+		to-host) measure "$i" "$bytes" sh -c "$(receiver "$port" "$bytes")" ;;
+		esac
 		return
 	fi
 	each=$(((bytes / connections + size - 1) / size * size))
