@@ -77,13 +77,22 @@ hold_eight() {
 
 # Eight connections are open, eight others have been closed here but not yet by the
 # guest, when the process that was the guest is killed.
+# all_stopped PID: no thread of the process runs; the driver's worker does not count.
+all_stopped() {
+	local task
+	for task in "/proc/$1/task"/*; do
+		[[ $(<"$task/comm") == vhost-* ]] || grep -q '^State:.T' "$task/status" || return 1
+	done
+}
+
 guest_is_killed() {
 	local holder kept out=$VV_OUT/hold-killed
 	hold_eight "$out" || return 1
 	kept=$holder
 	hold_eight "$VV_OUT/hold-closed" || return 1
-	# A stopped guest answers nothing.
+	# A stopped guest answers nothing, once all its threads have stopped.
 	kill -STOP "$(cat /run/l2/a/pid)"
+	vv_wait 10 all_stopped "$(cat /run/l2/a/pid)" || return 1
 	kill "$holder"
 	wait "$holder"
 	[[ $(vv_sockets "$cid" | wc -l) == 16 ]] || { vv_sockets; return 1; }
