@@ -34,9 +34,11 @@ use kernel::{
 };
 
 use super::{
-    ioctl,
-    rx,
-    send_queue::SendQueue,
+    ioctl, rx,
+    send_queue::{
+        Run,
+        SendQueue, //
+    },
     stats::{
         count,
         guest_file,
@@ -44,7 +46,10 @@ use super::{
         GuestStats, //
     },
     transport::VhostTransport,
-    tx, //
+    tx::{
+        self,
+        Parts, //
+    },
 };
 use crate::{
     abstractions::{
@@ -90,8 +95,13 @@ pub(crate) struct Guest {
     pub(super) net: OwnedNet,
     #[pin]
     pub(super) send_queue: SendQueue,
-    /// Lane of the send queue that was served last; used by the RX pass alone.
-    pub(super) last_lane: Atomic<u32>,
+    /// What the RX pass works with: empty between passes, and too large to make for each. Locked
+    /// inside the mutex of the RX queue.
+    #[pin]
+    pub(super) rx_run: Mutex<Run>,
+    /// The same for the TX pass.
+    #[pin]
+    pub(super) tx_parts: Mutex<Parts>,
     /// Replies in the send queue. While there are as many as the TX ring has entries, nothing is
     /// taken from it: a guest that lets the host answer and takes no answers is held up.
     queued_replies: Atomic<u32>,
@@ -334,7 +344,8 @@ impl CharDevice for Guest {
                 device: Device::new()?,
                 net <- OwnedNet::of_current(),
                 send_queue <- SendQueue::new(),
-                last_lane: Atomic::new(0),
+                rx_run <- new_mutex!(Run::new()),
+                tx_parts <- new_mutex!(Parts::new()),
                 queued_replies: Atomic::new(0),
                 cid: Atomic::new(0),
                 seqpacket_allow: Atomic::new(false),

@@ -37,7 +37,6 @@ use crate::{
     logic::{
         buffer,
         header::HEADER_LEN,
-        lanes,
         used, //
     },
 };
@@ -50,7 +49,8 @@ pub(super) fn run(guest: &Guest) {
         return;
     };
 
-    let mut pass = RxPass::new(guest);
+    let mut packets = guest.rx_run.lock();
+    let mut pass = RxPass::new(guest, &mut packets);
     let ring_stats = pass.run(ring);
     pass.finish(&ring_stats);
 }
@@ -58,7 +58,7 @@ pub(super) fn run(guest: &Guest) {
 struct RxPass<'a> {
     guest: &'a Guest,
     join: bool,
-    run: Run,
+    run: &'a mut Run,
     /// What counts against the budget: packets, or buffers where a packet needed several.
     spent: u32,
     bytes: usize,
@@ -67,11 +67,11 @@ struct RxPass<'a> {
 }
 
 impl<'a> RxPass<'a> {
-    fn new(guest: &'a Guest) -> Self {
+    fn new(guest: &'a Guest, run: &'a mut Run) -> Self {
         Self {
             guest,
             join: params::rx_coalesce(),
-            run: Run::new(guest.last_lane.load(Relaxed) as usize % lanes::LANES),
+            run,
             spent: 0,
             bytes: 0,
             packets: 0,
@@ -134,7 +134,7 @@ impl<'a> RxPass<'a> {
                 c"an RX buffer must be writable and hold a header",
             );
         };
-        self.guest.send_queue.fill(&mut self.run, room, self.join);
+        self.guest.send_queue.fill(self.run, room, self.join);
         if self.run.is_empty() {
             // Its socket took the packet back in the meantime.
             return ring.put_back();
@@ -152,7 +152,7 @@ impl<'a> RxPass<'a> {
         }
         ring.complete(chain, HEADER_LEN + payload);
         self.sent(payload);
-        self.guest.send_queue.end_turn(&mut self.run);
+        self.guest.send_queue.end_turn(self.run);
     }
 
     /// Writes the header for, and the first `payload` bytes of, the run into a buffer.
@@ -192,13 +192,12 @@ impl<'a> RxPass<'a> {
     }
 
     fn put_back(&mut self) {
-        self.guest.send_queue.put_back(&mut self.run);
+        self.guest.send_queue.put_back(self.run);
     }
 
     /// Accounts for the pass, with no lock held.
     fn finish(&self, ring: &RingStats) {
         let guest = self.guest;
-        guest.last_lane.store(self.run.lane() as u32, Relaxed);
         guest.remove_replies(self.replies);
         count!(
             guest,

@@ -186,20 +186,15 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// No packets; the lane after `lane` is served next.
-    pub(super) fn new(lane: usize) -> Self {
+    /// No packets.
+    pub(super) fn new() -> Self {
         Self {
             packets: [const { None }; run::MAX_PACKETS],
             count: 0,
             bytes: 0,
-            lane,
+            lane: 0,
             turn_bytes: 0,
         }
-    }
-
-    /// The lane that was served last.
-    pub(super) fn lane(&self) -> usize {
-        self.lane
     }
 
     /// Whether there are no packets.

@@ -62,7 +62,8 @@ pub(super) fn run(guest: &Guest) {
         return;
     };
 
-    let mut pass = TxPass::new(guest);
+    let mut parts = guest.tx_parts.lock();
+    let mut pass = TxPass::new(guest, &mut parts);
     let ring_stats = pass.run(ring);
     pass.finish(&ring_stats);
 }
@@ -96,7 +97,7 @@ struct Part {
 }
 
 /// Packets that are delivered as one.
-struct Parts {
+pub(super) struct Parts {
     parts: [Option<Part>; MAX_PARTS],
     count: usize,
     bytes: usize,
@@ -108,7 +109,7 @@ struct Parts {
 
 impl Parts {
     /// No packets.
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             parts: [const { None }; MAX_PARTS],
             count: 0,
@@ -185,7 +186,7 @@ struct TxPass<'a> {
     /// A buffer that was taken, looked at and not handled yet.
     next: Option<Item>,
     /// The packets that are delivered next.
-    parts: Parts,
+    parts: &'a mut Parts,
     packets: u32,
     deliveries: u32,
     misaddressed: u32,
@@ -198,12 +199,12 @@ struct TxPass<'a> {
 }
 
 impl<'a> TxPass<'a> {
-    fn new(guest: &'a Guest) -> Self {
+    fn new(guest: &'a Guest, parts: &'a mut Parts) -> Self {
         Self {
             guest,
             join: params::tx_coalesce(),
             next: None,
-            parts: Parts::new(),
+            parts,
             packets: 0,
             deliveries: 0,
             misaddressed: 0,
@@ -346,7 +347,7 @@ impl<'a> TxPass<'a> {
 
     /// Copies packets out of their buffers and gives them to their socket as one.
     fn deliver(&mut self, ring: &Ring<'_>) -> Result<(), Failure> {
-        let parts = &self.parts;
+        let parts = &*self.parts;
         let mut packet =
             Packet::alloc(&parts.joined(), parts.bytes).map_err(|_| Failure::NoMemory)?;
         let mut offset = 0;
