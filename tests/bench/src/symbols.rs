@@ -34,7 +34,7 @@ impl Symbols {
     }
 }
 
-/// A line "address type name [module]" of a function.
+/// A line `address type name [module]` of a function.
 fn symbol(line: &str) -> Option<(u64, String)> {
     let mut words = line.split_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok()?;
