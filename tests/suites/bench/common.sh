@@ -54,9 +54,10 @@ round_trips() {
 vsock_interrupts='awk "/-(rx|tx|event|virtqueues)\$/ { for (i = 2; i <= NF && \$i ~ /^[0-9]+\$/; i++) n += \$i } END { print \"interrupts=\" n + 0 }" /proc/interrupts'
 
 # receiver PORT BYTES: the program text that receives just so many bytes. A connection
-# that its sender gave up while it was made ends without.
+# that its sender gave up while it was made ends without. The program reads once more
+# when the sender has ended: that must take all that its window holds.
 receiver() {
-	echo "until vsock_perf --port $1 --buf-size 64K >/tmp/received && grep -qx 'total bytes received: $2' /tmp/received; do :; done; cat /tmp/received"
+	echo "until vsock_perf --port $1 --buf-size 256K >/tmp/received && grep -qx 'total bytes received: $2' /tmp/received; do :; done; cat /tmp/received"
 }
 
 # sender CID PORT BYTES SIZE PAUSE: the program text that sends as soon as there is a
