@@ -4,6 +4,9 @@
 # "migrate" over a unix socket. A CID is taken by the QEMU that has the device, not
 # by the guest: source and destination are there at once, so they have one each, and
 # the guest learns its new CID from the transport reset that QEMU sends it.
+# Not run by default: it takes minutes, and a guest that the emulator loses in the
+# middle costs all of it.
+# Default: no
 # Seconds: 1000
 # shellcheck disable=SC2119 # vv_load may have parameters
 . "$(dirname "$0")/lib.sh"
