@@ -6,17 +6,19 @@ KDIR ?= /lib/modules/$(shell uname -r)/build
 
 kernel_release = $(shell cat $(KDIR)/include/config/kernel.release)
 # The compiler that the kernel was built with, as its own configuration has it.
-kernel_cc = $(shell sed -n 's/^CONFIG_CC_VERSION_TEXT="\{0,1\}\([^ "]*\) .*/\1/p' \
-	$(KDIR)/include/config/auto.conf)
+kernel_config = $(KDIR)/include/config/auto.conf
+kernel_llvm = $(shell sed -n 's/^CONFIG_CC_IS_CLANG=y$$/1/p' $(kernel_config))
+kernel_cc = $(if $(kernel_llvm),clang,$(shell \
+	sed -n 's/^CONFIG_CC_VERSION_TEXT="\{0,1\}\([^ "]*\) .*/\1/p' $(kernel_config)))
 ifeq ($(origin CC),default)
 CC = $(kernel_cc)
 endif
 
-.PHONY: modules check-tree install uninstall demo test lint bench clean help
+.PHONY: modules check-tree install uninstall demo test test-debug lint bench clean help
 
 modules: check-tree
 	$(MAKE) -C $(KDIR) M=$(CURDIR) $(if $(MO),MO=$(MO)) CC=$(CC) \
-		KERNELRELEASE=$(kernel_release) modules
+		$(if $(kernel_llvm),LLVM=$(or $(LLVM),1)) KERNELRELEASE=$(kernel_release) modules
 
 check-tree:
 	@scripts/check-tree.sh $(KDIR)
@@ -32,6 +34,9 @@ demo:
 
 test:
 	@scripts/bed/run-tests
+
+test-debug:
+	@scripts/bed/debug-test
 
 lint:
 	@scripts/bed/lint
@@ -51,5 +56,6 @@ help:
 	@echo 'Anywhere, as root (all is made in a cache of its own, nothing is installed but mmdebstrap):'
 	@echo '  make demo        move checked data between a host and a guest, over this module and over C'
 	@echo '  make test        run all tests over both modules'
+	@echo '  make test-debug  run tests over ours on a kernel with KASAN, lockdep and more (builds it first: long)'
 	@echo '  make lint        check the source'
 	@echo '  make bench       compare throughput and cost with the C module'
