@@ -57,7 +57,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         under_kvm,
         vmfree,
     };
-    let tables = tables(&report);
+    // What was compared, and where; the script that ran everything knows.
+    let about = fs::read_to_string(folder.join("about")).unwrap_or_default();
+    let tables = tables(&about, &report);
     write(
         &folder.join("results.json"),
         &serde_json::to_string_pretty(&report)?,
@@ -72,10 +74,11 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| path.display().to_string())
 }
 
-fn tables(report: &Report) -> String {
+fn tables(about: &str, report: &Report) -> String {
     let title = "Compared with the C driver";
     let rule = "=".repeat(title.len());
-    let mut text = format!(".. SPDX-License-Identifier: GPL-2.0\n\n{rule}\n{title}\n{rule}\n");
+    let mut text =
+        format!(".. SPDX-License-Identifier: GPL-2.0\n\n{rule}\n{title}\n{rule}\n\n{about}");
     let mut section = |title: &str, empty: bool, table: String| {
         if !empty {
             let rule = "-".repeat(title.len());
