@@ -24,10 +24,10 @@ check-tree:
 	@scripts/check-tree.sh $(KDIR)
 
 install:
-	scripts/install.sh install $(CURDIR)/vhost_vsock_rs.ko
+	scripts/install.sh install $(or $(MO),$(CURDIR))/vhost_vsock_rs.ko
 
 uninstall:
-	scripts/install.sh uninstall
+	scripts/install.sh uninstall $(KERNELRELEASE)
 
 demo:
 	@scripts/bed/demo
@@ -51,7 +51,7 @@ help:
 	@echo 'For a real host:'
 	@echo '  make [KDIR=...]  build vhost_vsock_rs.ko in a prepared kernel tree'
 	@echo '  make install     put it in the place of vhost_vsock for that kernel (as root)'
-	@echo '  make uninstall   take that back'
+	@echo '  make uninstall   take that back (KERNELRELEASE=... for another kernel than the running one)'
 	@echo '  make clean       remove what was built'
 	@echo 'Anywhere, as root (all is made in a cache of its own, nothing is installed but mmdebstrap):'
 	@echo '  make demo        move checked data between a host and a guest, over this module and over C'
