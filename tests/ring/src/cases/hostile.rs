@@ -3,6 +3,7 @@
 //! data stays exact, and the device is usable again after a restart.
 
 use super::{Case, request_to_nobody};
+use crate::vocabulary::abi::feature;
 use crate::vocabulary::polite::Polite;
 use crate::vocabulary::ring::{INDIRECT, NEXT, Ring, WRITE, write_desc_at};
 use crate::vocabulary::{Context, Guest, Host, Kind, Op, Plan};
@@ -29,7 +30,43 @@ pub const CASES: &[Case] = &[
     Case::new("hostile/the-error-eventfd-tells", error_eventfd),
     Case::new("hostile/closed-under-traffic", closed),
     Case::new("hostile/headers-of-random-bytes", random_headers),
+    Case::new("hostile/in-order/descriptors-that-loop", |cx| {
+        in_order(cx, |cx| ring_of(cx, LOOPS))
+    })
+    .c_differs(NO_IN_ORDER),
+    Case::new("hostile/in-order/indices-out-of-range", |cx| {
+        in_order(cx, |cx| ring_of(cx, INDICES))
+    })
+    .c_differs(NO_IN_ORDER),
+    Case::new("hostile/in-order/available-index-jumps", |cx| {
+        in_order(cx, |cx| ring_of(cx, JUMPS))
+    })
+    .c_differs(NO_IN_ORDER),
+    Case::new("hostile/in-order/indirect-tables", |cx| {
+        in_order(cx, |cx| ring_of(cx, INDIRECTS))
+    })
+    .c_differs(NO_IN_ORDER),
+    Case::new("hostile/in-order/addresses-and-lengths", |cx| {
+        in_order(cx, |cx| ring_of(cx, ADDRESSES))
+    })
+    .c_differs(NO_IN_ORDER),
+    Case::new("hostile/in-order/rings-of-random-bytes", |cx| {
+        in_order(cx, random_rings)
+    })
+    .c_differs(NO_IN_ORDER),
+    Case::new("hostile/in-order/closed-under-traffic", |cx| {
+        in_order(cx, closed)
+    })
+    .c_differs(NO_IN_ORDER),
 ];
+
+const NO_IN_ORDER: &str = "it does not accept VIRTIO_F_IN_ORDER";
+
+/// The case, with guests whose buffers are used in order.
+fn in_order(cx: &mut Context, case: fn(&mut Context) -> Result<()>) -> Result<()> {
+    cx.features = feature::IN_ORDER;
+    case(cx)
+}
 
 /// Something wrong to write into a ring whose next available entry is fresh. The device may write to the scratch page.
 type Wrong = fn(&mut Ring, scratch: u64, write: u16);
@@ -535,7 +572,7 @@ fn closed(cx: &mut Context) -> Result<()> {
     let cid = cx.number();
     for round in 0..cx.rounds(15, 1000) {
         cx.step(&format!("round {round}"));
-        let mut guest = Guest::start(cid, Plan::default().buffers(32, 300))?;
+        let mut guest = cx.guest_with(cid, Plan::default().buffers(32, 300))?;
         let (mut flow, host) = guest.accept(Kind::STREAM, 1)?;
         host.send(&vec![1; 100_000])?;
         guest.say_with(&mut flow, Op::RW, 0, &[2; 1000])?;

@@ -26,6 +26,8 @@ pub struct Context {
     /// Run more rounds than by default.
     pub long: bool,
     pub rng: SmallRng,
+    /// Feature bits that each guest has besides those of its plan.
+    pub features: u64,
     report: File,
     next: u64,
 }
@@ -46,6 +48,7 @@ impl Context {
             driver,
             long,
             rng: SmallRng::seed_from_u64(name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, mix)),
+            features: 0,
             report,
             next: 1000 + 4096 * case as u64,
         }
@@ -107,7 +110,14 @@ impl Context {
 
     /// A guest that runs.
     pub fn guest(&mut self, plan: Plan) -> Result<Guest> {
-        Guest::start(self.number(), plan)
+        let cid = self.number();
+        self.guest_with(cid, plan)
+    }
+
+    /// A guest that runs and has this CID.
+    pub fn guest_with(&self, cid: u64, mut plan: Plan) -> Result<Guest> {
+        plan.features |= self.features;
+        Guest::start(cid, plan)
     }
 
     /// A guest that runs, and a connection that the host made to it.
