@@ -24,8 +24,9 @@ exits_are_counted() {
 
 # a_dead_guest_is_told: one that its QEMU does not run looks like one that hangs.
 a_dead_guest_is_told() {
-	monitor stop && l2_emulator_hang a && monitor cont && vv_wait 10 l2_alive a &&
-		! l2_emulator_hang a
+	touch "$L2_UNWATCHED"
+	monitor stop && vv_wait 10 l2_no_exits a && l2_emulator_hang a && monitor cont && vv_wait 10 l2_alive a &&
+		! l2_emulator_hang a && rm "$L2_UNWATCHED"
 }
 
 monitor() {

@@ -12,8 +12,6 @@ KT_CID=42
 KT_PORT=5000
 # Limit of one run of a program, in seconds; single steps have 10 in the program.
 KT_SECONDS=400
-# A guest that dies in the emulator is started again this often in a suite.
-KT_HANGS_LEFT=3
 
 # kt_run ROLE SKIPS...: one run of the program, the host being ROLE; what each side
 # says is in $kt_dir/host and $kt_dir/guest.
@@ -88,14 +86,6 @@ kt_prepare() {
 	modprobe vsock_loopback && vv_load && sh -c "$kt_fewer_symbols" && kt_new_guest
 }
 
-# kt_hung: the guest died in the emulator; says so and starts another.
-kt_hung() {
-	((KT_HANGS_LEFT > 0)) && l2_emulator_hang guest || return 1
-	KT_HANGS_LEFT=$((KT_HANGS_LEFT - 1))
-	ktap_comment "bed: the guest hung in the emulator: started again"
-	kt_new_guest
-}
-
 # kt_role ROLE: all cases, the host being ROLE.
 kt_role() {
 	local id=0 skips
@@ -104,9 +94,6 @@ kt_role() {
 		kt_run "$1" "${skips[@]}"
 		# All cases up to one that is not complete were run.
 		while ((id < ${#kt_cases[@]})); do
-			if [[ $(kt_outcome host "$id")$(kt_outcome guest "$id") == *fail* ]] && kt_hung; then
-				break
-			fi
 			kt_report "$1" "$id" || { id=$((id + 1)); break; }
 			id=$((id + 1))
 		done

@@ -113,6 +113,8 @@ migrate() {
 	old_ones_end "$1" "$2" && memory_is_right "$2"
 }
 
+# A destination does not run until it has its guest, a source no longer.
+touch "$L2_UNWATCHED"
 ktap_plan $((rounds + 3))
 current=0
 vv_load

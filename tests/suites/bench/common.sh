@@ -3,9 +3,10 @@
 # Sourced by the suites that measure: rounds over several modes (a driver and its
 # settings), in which each mode does all workloads with a guest of its own.
 # VV_ARGS: ROUNDS SELECTION MODE..., a mode being "c" or "NAME[:parameter=value,...]"
-# for our module; SELECTION is quick or full. What is measured goes to
-# $VV_OUT/measured.jsonl, what the guests note to $VV_OUT/notes. The suite has its
-# workloads in the array of that name, lines "kind direction size connections".
+# for our module, of which "polling" does the round trips only; SELECTION is quick or
+# full. What is measured goes to $VV_OUT/measured.jsonl, what the guests note to
+# $VV_OUT/notes. The suite has its workloads in the array of that name, lines "kind
+# direction size connections".
 # shellcheck disable=SC2154 # workloads
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -152,6 +153,7 @@ all_workloads() {
 	warm_up || return 1
 	for i in "${!workloads[@]}"; do
 		read -r kind rest <<<"${workloads[i]}"
+		[[ $mode != polling || $kind == round-trip ]] || continue
 		# The guest's programs come in the order of the list.
 		if [[ $kind == throughput && $rest != "$current"* && $rest == *" 1" ]]; then
 			current=${rest%% *}
@@ -184,12 +186,12 @@ one_mode() {
 		peer serve --port "$PEER_PORT" >/dev/null 2>&1 &
 		serve=$!
 		before_workloads && all_workloads && after_workloads || status=1
-		((status == 0)) || ! l2_emulator_hang a || status=2
 		kill "$serve"
 		wait "$serve" 2>/dev/null
 	else
 		status=1
 	fi
+	((status == 0)) || ! l2_emulator_hang a || status=2
 	l2_stop a
 	vv_wait 20 vv_unload || status=1
 	((status)) || { cat "$rows" >>"$VV_OUT/measured.jsonl"; cp "$notes" "$VV_OUT/notes/$round-$mode"; }
@@ -214,6 +216,7 @@ all_rounds() {
 	shift
 	modes=("$@")
 	mkdir -p "$VV_OUT/notes"
+	touch "$L2_UNWATCHED"
 	ktap_plan $((rounds * $#))
 	for ((round = 1; round <= rounds; round++)); do
 		for i in "${!modes[@]}"; do
