@@ -183,6 +183,9 @@ def close_nested(stack, line):
     """Ends a nested struct or union: its members go up, under its name if it has one."""
     inner = stack.pop()
     match = MEMBER.match(line)
+    if not match and line == "};":
+        # Of clang's BTF pahole prints an unnamed one twice, the second time without its place.
+        return
     decl = match["decl"].lstrip("}").strip() if match else ""
     decl = re.sub(r"__attribute__.*", "", decl).strip()
     if decl:

@@ -9,7 +9,10 @@ mod queue;
 mod socket;
 mod transport;
 
-pub(crate) use packet::Packet;
+pub(crate) use packet::{
+    has_tap,
+    Packet, //
+};
 pub(crate) use queue::{
     PacketQueue,
     PacketQueueGuard, //

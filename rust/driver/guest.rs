@@ -6,7 +6,8 @@
 //!
 //! Outermost first: the device mutex; the mutex of a queue (RX and TX are never held together); a
 //! socket's lock (taken inside the TX queue's mutex by the common transport); the spinlock of a
-//! lane of the send queue. The lock of the debugfs file and in it that of the CID table's writers
+//! lane of the send queue. Inside the mutex of a queue, and a little longer, is that of what its
+//! pass works with (`rx_run`, `tx_parts`). The lock of the debugfs file and in it that of the CID table's writers
 //! are held outside of all of them.
 //!
 //! # Lifetime
@@ -85,6 +86,9 @@ static GUESTS: CidTable<Guest> = CidTable::new();
 /// Most passes over the TX queue that a release waits for: as many as a full ring needs if each
 /// ended after one packet.
 const MAX_LAST_PASSES: u32 = 0x10000;
+
+/// How many of them may find no memory. Each waits for a millisecond.
+const MAX_LAST_RETRIES: u32 = 1000;
 
 /// The state of one guest.
 #[pin_data]
@@ -205,8 +209,9 @@ impl Guest {
         trace::running(self.cid(), true);
         // Packets may have been sent, and the guest may have filled its TX ring, when the queues
         // were last stopped; nobody owes us another kick for those.
-        self.device.queue_send_work();
-        self.device.kick(QueueId::Tx);
+        let guard = rcu::read_lock();
+        self.device.queue_send_work(&guard);
+        self.device.kick(QueueId::Tx, &guard);
         Ok(())
     }
 
@@ -238,7 +243,7 @@ impl Guest {
         let before = self.queued_replies.fetch_sub(replies, Full);
         let limit = self.device.ring_size(QueueId::Tx);
         if before >= limit && before.wrapping_sub(replies) < limit {
-            self.device.kick(QueueId::Tx);
+            self.device.kick(QueueId::Tx, &rcu::read_lock());
         }
     }
 
@@ -263,16 +268,41 @@ impl Guest {
         if !this.device.is_started(QueueId::Tx) {
             return;
         }
-        for _ in 0..MAX_LAST_PASSES {
-            this.tx_requeued.store(false, Relaxed);
-            if !this.device.kick(QueueId::Tx) {
-                return Device::run_as_owner(&**this, tx::drain);
+        let by_worker = this.last_passes(|| {
+            let kicked = this.device.kick(QueueId::Tx, &rcu::read_lock());
+            if kicked {
+                this.device.lock().flush();
             }
-            this.device.flush();
-            if !this.tx_requeued.load(Relaxed) {
-                return;
+            kicked
+        });
+        if !by_worker {
+            Device::run_as_owner(&**this, |guest: &Self| {
+                guest.last_passes(|| {
+                    tx::run(guest);
+                    true
+                });
+            });
+        }
+    }
+
+    /// Runs passes over the TX queue until one ends with nothing left to do, or there was no memory
+    /// for too long; false as soon as `pass` could not be run.
+    fn last_passes(&self, mut pass: impl FnMut() -> bool) -> bool {
+        let mut retries = 0;
+        for _ in 0..MAX_LAST_PASSES {
+            let before = self.stats.tx_retries.load(Relaxed);
+            self.tx_requeued.store(false, Relaxed);
+            if !pass() {
+                return false;
+            }
+            if self.stats.tx_retries.load(Relaxed) != before {
+                retries += 1;
+            }
+            if !self.tx_requeued.load(Relaxed) || retries >= MAX_LAST_RETRIES {
+                break;
             }
         }
+        true
     }
 
     /// What debugfs and fdinfo show.

@@ -32,7 +32,10 @@ use crate::{
             PACKET_WEIGHT,
             RING_ARRAY_CAPACITY, //
         },
-        vsock::Packet,
+        vsock::{
+            has_tap,
+            Packet, //
+        },
     },
     logic::{
         buffer,
@@ -59,6 +62,8 @@ struct RxPass<'a> {
     guest: &'a Guest,
     join: bool,
     run: &'a mut Run,
+    /// There is a vsockmon device, as far as the packets in hand are concerned.
+    tap: bool,
     /// What counts against the budget: packets, or buffers where a packet needed several.
     spent: u32,
     bytes: usize,
@@ -72,6 +77,7 @@ impl<'a> RxPass<'a> {
             guest,
             join: params::rx_coalesce(),
             run,
+            tap: false,
             spent: 0,
             bytes: 0,
             packets: 0,
@@ -89,6 +95,7 @@ impl<'a> RxPass<'a> {
                 Ok(Some(chain)) => self.fill(&mut ring, chain),
                 Ok(None) => {
                     self.put_back();
+                    self.settle_replies();
                     if ring.poll_for_buffer(ring.poll_timeout(params::busyloop_us())) {
                         continue;
                     }
@@ -113,7 +120,7 @@ impl<'a> RxPass<'a> {
     }
 
     /// Whether there is a packet to send, now or within the time that the queue is polled.
-    fn has_packets(&self, ring: &mut Ring<'_>) -> bool {
+    fn has_packets(&mut self, ring: &mut Ring<'_>) -> bool {
         if !self.run.is_empty() || !self.guest.send_queue.is_empty() {
             return true;
         }
@@ -122,6 +129,7 @@ impl<'a> RxPass<'a> {
             return false;
         }
         ring.publish_and_signal();
+        self.settle_replies();
         ring.poll_until(timeout, |_| !self.guest.send_queue.is_empty())
     }
 
@@ -134,6 +142,9 @@ impl<'a> RxPass<'a> {
                 c"an RX buffer must be writable and hold a header",
             );
         };
+        if self.run.is_empty() {
+            self.tap = has_tap();
+        }
         self.guest.send_queue.fill(self.run, room, self.join);
         if self.run.is_empty() {
             // Its socket took the packet back in the meantime.
@@ -170,7 +181,13 @@ impl<'a> RxPass<'a> {
     fn sent(&mut self, payload: usize) {
         let mut packets = 0;
         let mut replies = 0;
-        self.run.advance(payload, deliver_tap, |packet| {
+        let tap = self.tap;
+        let show = |packet: &mut Packet, len| {
+            if tap {
+                deliver_tap(packet, len);
+            }
+        };
+        self.run.advance(payload, show, |packet| {
             packets += 1;
             replies += u32::from(packet.is_reply());
             packet.consume_sent();
@@ -195,10 +212,16 @@ impl<'a> RxPass<'a> {
         self.guest.send_queue.put_back(self.run);
     }
 
-    /// Accounts for the pass, with no lock held.
-    fn finish(&self, ring: &RingStats) {
+    /// Notes that replies left the queue, so that TX may go on.
+    fn settle_replies(&mut self) {
+        self.guest
+            .remove_replies(core::mem::take(&mut self.replies));
+    }
+
+    /// Accounts for the pass. The queue's mutex is held no more.
+    fn finish(&mut self, ring: &RingStats) {
+        self.settle_replies();
         let guest = self.guest;
-        guest.remove_replies(self.replies);
         count!(
             guest,
             rx_passes += 1u32,

@@ -86,7 +86,9 @@ impl SendQueue {
 
     /// Puts the packets of `run` back if its flow has had its turn and others wait.
     pub(super) fn end_turn(&self, run: &mut Run) {
-        if lanes::turn_is_over(run.turn_bytes, self.waiting.load(Relaxed), run.lane) {
+        if !run.is_empty()
+            && lanes::turn_is_over(run.turn_bytes, || self.waiting.load(Relaxed), run.lane)
+        {
             self.put_back(run);
         }
     }
@@ -114,16 +116,12 @@ impl SendQueue {
 
     /// Joins packets of the locked lane to the run, then notes whether the lane has more.
     fn join(&self, run: &mut Run, mut queue: PacketQueueGuard<'_>, room: usize, join: bool) {
-        if join {
-            let mut last = run.last_header();
-            while let Some(header) = last.filter(|_| run.may_grow(room)) {
-                last = queue
-                    .front_header()
-                    .filter(|next| run::may_join(&header, next));
-                if last.is_some() {
-                    if let Some(packet) = queue.pop_front() {
-                        run.push_back(packet);
-                    }
+        if let Some(last) = run.last_header().filter(|_| join) {
+            while run.may_grow(room) {
+                // What may be joined to one of a run may be to any.
+                match queue.pop_front_if(|next| run::may_join(&last, next)) {
+                    Some(packet) => run.push_back(packet),
+                    None => break,
                 }
             }
         }
@@ -210,6 +208,9 @@ impl Run {
     /// The header of a buffer with the first `payload` bytes; [`None`] if there are no packets.
     pub(super) fn header(&self, payload: usize) -> Option<Header> {
         let len = u32::try_from(payload).ok()?;
+        if payload == self.bytes {
+            return Some(run::joined(self.last_header()?, len).fragment(len, true));
+        }
         let mut left = payload;
         for packet in self.packets[..self.count].iter().flatten() {
             let remaining = packet.remaining();
@@ -280,6 +281,18 @@ impl Run {
         mut done: impl FnMut(Packet),
     ) {
         self.turn_bytes += bytes;
+        if bytes == self.bytes {
+            for place in &mut self.packets[..self.count] {
+                if let Some(mut packet) = place.take() {
+                    let remaining = packet.remaining();
+                    sent(&mut packet, remaining);
+                    done(packet);
+                }
+            }
+            self.count = 0;
+            self.bytes = 0;
+            return;
+        }
         let mut completed = 0;
         for place in &mut self.packets[..self.count] {
             let Some(mut packet) = place.take() else {

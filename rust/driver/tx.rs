@@ -9,7 +9,10 @@
 
 use kernel::{
     prelude::*,
-    sync::atomic::Relaxed,
+    sync::{
+        atomic::Relaxed,
+        rcu, //
+    },
     time::Delta, //
 };
 
@@ -32,6 +35,7 @@ use crate::{
             RING_ARRAY_CAPACITY, //
         },
         vsock::{
+            has_tap,
             Packet,
             TransportRegistration, //
         },
@@ -54,7 +58,7 @@ const MAX_PARTS: usize = 32;
 /// How long the worker waits when there is no memory for a packet, before it tries again.
 const RETRY_DELAY: Delta = Delta::from_millis(1);
 
-/// Runs one pass. Context: the worker of the TX queue.
+/// Runs one pass. Context: the worker of the TX queue, or whoever stands in for it at the end.
 pub(super) fn run(guest: &Guest) {
     let batching = params::tx_batch();
     let limit = |size| used::batch_limit(size, RING_ARRAY_CAPACITY, PACKET_WEIGHT, batching);
@@ -66,18 +70,6 @@ pub(super) fn run(guest: &Guest) {
     let mut pass = TxPass::new(guest, &mut parts);
     let ring_stats = pass.run(ring);
     pass.finish(&ring_stats);
-}
-
-/// Runs passes until one ends with nothing left to do. For a guest whose worker was killed.
-pub(super) fn drain(guest: &Guest) {
-    // A pass that is not the last takes at least one buffer, and a dead guest adds none.
-    for _ in 0..guest.device.ring_size(QueueId::Tx) {
-        guest.tx_requeued.store(false, Relaxed);
-        run(guest);
-        if !guest.tx_requeued.load(Relaxed) {
-            return;
-        }
-    }
 }
 
 /// What a buffer was found to hold.
@@ -277,7 +269,7 @@ impl<'a> TxPass<'a> {
             return Ok(Some(Item::Malformed(chain)));
         }
         let mut bytes = [0; HEADER_LEN];
-        if ring.reader(&chain).read(&mut bytes).is_err() {
+        if ring.reader(&chain, 0, HEADER_LEN).read(&mut bytes).is_err() {
             return Ok(Some(Item::Malformed(chain)));
         }
         let header = Header::from_bytes(&bytes);
@@ -352,14 +344,14 @@ impl<'a> TxPass<'a> {
             Packet::alloc(&parts.joined(), parts.bytes).map_err(|_| Failure::NoMemory)?;
         let mut offset = 0;
         for part in parts.iter() {
-            let mut reader = ring.reader(&part.chain);
-            reader.skip(HEADER_LEN);
-            reader
+            ring.reader(&part.chain, HEADER_LEN, part.len)
                 .read_payload(&mut packet, offset, part.len)
                 .map_err(|_| Failure::Fault)?;
             offset += part.len;
         }
-        Self::deliver_tap(&mut packet, parts);
+        if has_tap() {
+            Self::deliver_tap(&mut packet, parts);
+        }
 
         let packets = parts.count as u32;
         let flow = parts.header.flow;
@@ -395,7 +387,7 @@ impl<'a> TxPass<'a> {
         trace::bad_buffer(self.guest.cid(), QueueId::Tx as u32, head);
     }
 
-    /// Accounts for the pass, with no lock held.
+    /// Accounts for the pass. The queue's mutex is held no more.
     fn finish(&self, ring: &RingStats) {
         let guest = self.guest;
         count!(
@@ -423,7 +415,7 @@ impl<'a> TxPass<'a> {
         if self.retries > 0 {
             kernel::time::delay::fsleep(RETRY_DELAY);
             guest.tx_requeued.store(true, Relaxed);
-            guest.device.kick(QueueId::Tx);
+            guest.device.kick(QueueId::Tx, &rcu::read_lock());
         }
     }
 }

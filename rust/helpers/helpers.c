@@ -11,6 +11,7 @@
 #include <linux/uaccess.h>
 #include <linux/uio.h>
 #include <linux/workqueue.h>
+#include <net/af_vsock.h>
 
 #include "helpers.h"
 #include "params.h"
@@ -183,22 +184,22 @@ struct sk_buff *rs_skb_peek(struct sk_buff_head *list)
 	return skb_peek(list);
 }
 
-struct sk_buff *rs_skb_dequeue(struct sk_buff_head *list)
+struct sk_buff *rs___skb_dequeue(struct sk_buff_head *list)
 {
 	return __skb_dequeue(list);
 }
 
-void rs_skb_queue_head(struct sk_buff_head *list, struct sk_buff *skb)
+void rs___skb_queue_head(struct sk_buff_head *list, struct sk_buff *skb)
 {
 	__skb_queue_head(list, skb);
 }
 
-void rs_skb_queue_tail(struct sk_buff_head *list, struct sk_buff *skb)
+void rs___skb_queue_tail(struct sk_buff_head *list, struct sk_buff *skb)
 {
 	__skb_queue_tail(list, skb);
 }
 
-void rs_skb_queue_purge(struct sk_buff_head *list)
+void rs_virtio_vsock_skb_queue_purge(struct sk_buff_head *list)
 {
 	virtio_vsock_skb_queue_purge(list);
 }
@@ -218,6 +219,27 @@ struct sk_buff *rs_virtio_vsock_alloc_skb(unsigned int size)
 void rs_virtio_vsock_skb_put(struct sk_buff *skb, u32 len)
 {
 	virtio_vsock_skb_put(skb, len);
+}
+
+void rs_iov_iter_ubuf(struct iov_iter *iter, unsigned int direction,
+		      void __user *buf, size_t len)
+{
+	iov_iter_ubuf(iter, direction, buf, len);
+}
+
+static struct sk_buff *rs_note_tap(void *seen)
+{
+	*(bool *)seen = true;
+	return NULL;
+}
+
+/* Whether there is a vsockmon device: only then is a packet asked for. */
+bool rs_vsock_has_tap(void)
+{
+	bool seen = false;
+
+	vsock_deliver_tap(rs_note_tap, &seen);
+	return seen;
 }
 
 /*

@@ -2,7 +2,8 @@
 /*
  * Shims over what bindgen cannot reach: inline functions, macros and unions.
  *
- * A shim rs_NAME() does what NAME() of the kernel does, under the same locks.
+ * A shim rs_NAME() does what NAME() of the kernel does, under the same locks
+ * (rs___skb_dequeue() takes none, as __skb_dequeue()).
  * The few that are not named after a kernel function are explained at their
  * definition.
  */
@@ -42,13 +43,16 @@ void rs_skb_queue_head_init(struct sk_buff_head *list);
 void rs_skb_queue_lock(struct sk_buff_head *list);
 void rs_skb_queue_unlock(struct sk_buff_head *list);
 struct sk_buff *rs_skb_peek(struct sk_buff_head *list);
-struct sk_buff *rs_skb_dequeue(struct sk_buff_head *list);
-void rs_skb_queue_head(struct sk_buff_head *list, struct sk_buff *skb);
-void rs_skb_queue_tail(struct sk_buff_head *list, struct sk_buff *skb);
-void rs_skb_queue_purge(struct sk_buff_head *list);
+struct sk_buff *rs___skb_dequeue(struct sk_buff_head *list);
+void rs___skb_queue_head(struct sk_buff_head *list, struct sk_buff *skb);
+void rs___skb_queue_tail(struct sk_buff_head *list, struct sk_buff *skb);
+void rs_virtio_vsock_skb_queue_purge(struct sk_buff_head *list);
 void rs_kfree_skb(struct sk_buff *skb);
 struct sk_buff *rs_virtio_vsock_alloc_skb(unsigned int size);
 void rs_virtio_vsock_skb_put(struct sk_buff *skb, u32 len);
+void rs_iov_iter_ubuf(struct iov_iter *iter, unsigned int direction,
+		      void __user *buf, size_t len);
+bool rs_vsock_has_tap(void);
 bool rs_skb_copy_to_iter(struct sk_buff *skb, int offset, struct iov_iter *to,
 			 int len);
 bool rs_skb_copy_from_iter(struct sk_buff *skb, int offset,

@@ -4,7 +4,8 @@
 
 use super::header::{HEADER_LEN, MAX_PAYLOAD};
 
-/// Payload bytes that fit into an RX buffer, or [`None`] if no packet can be put into it.
+/// Payload bytes that may be put into an RX buffer, or [`None`] if no packet can be: what fits, and
+/// no more than one packet may have.
 ///
 /// `readable` and `writable` are the bytes of the device-readable and device-writable parts. An RX
 /// buffer has only the latter (virtio 1.3, section 5.10.6.4).
@@ -13,7 +14,8 @@ pub fn rx_room(readable: usize, writable: usize) -> Option<usize> {
     if readable != 0 {
         return None;
     }
-    writable.checked_sub(HEADER_LEN)
+    let room = writable.checked_sub(HEADER_LEN)?;
+    Some(room.min(MAX_PAYLOAD))
 }
 
 /// Whether a TX buffer has a shape that can hold a packet, before its header was read.

@@ -29,8 +29,8 @@ pub fn lane_of(flow: &Flow) -> usize {
 /// Whether a flow that has sent `bytes` bytes in its turn makes way for those in `waiting`, the
 /// lanes that have packets; its own is `lane`.
 #[inline]
-pub fn turn_is_over(bytes: usize, waiting: u64, lane: usize) -> bool {
-    bytes >= TURN_BYTES && waiting & !(1 << lane) != 0
+pub fn turn_is_over(bytes: usize, waiting: impl FnOnce() -> u64, lane: usize) -> bool {
+    bytes >= TURN_BYTES && waiting() & !(1 << lane) != 0
 }
 
 /// The first lane after `last`, in a circle, whose bit is set in `waiting`.

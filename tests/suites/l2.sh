@@ -11,6 +11,7 @@ L2_USER_PORT=5555
 L2_BOOT_SECONDS=$((${L2_BOOT_SECONDS:-90} * VV_SLOW))
 
 # A suite that makes this file sees to dead guests itself: the test host does not.
+# shellcheck disable=SC2034 # for suites
 L2_UNWATCHED=/run/l2.unwatched
 
 # l2_in NAME COMMAND...: runs COMMAND in the namespace that NAME's QEMU is in.

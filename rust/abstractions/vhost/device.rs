@@ -16,7 +16,10 @@ use kernel::{
         _IOWR, //
     },
     prelude::*,
-    sync::Arc,
+    sync::{
+        rcu,
+        Arc, //
+    },
     types::{
         NotThreadSafe,
         Opaque, //
@@ -94,9 +97,9 @@ pub(super) struct RawDevice {
 ///
 /// - `raw` was zeroed and then initialised by `vhost_dev_init()`; `vq_ptrs` point at `vqs`.
 /// - From [`Device::bind`] until [`Device::shut_down`] returned, `raw.backend` points at the `T`
-///   that holds this device, which lives; callbacks run in no other time, since work is queued by
-///   ioctls, by kicks and by senders only, and all of these need an open file, which
-///   [`super::file`] binds before and shuts down after.
+///   that holds this device, which lives. Callbacks run in no other time: work is queued by ioctls
+///   and eventfds, which need the open file that [`super::file`] binds before and shuts down
+///   after, and by others only for a queue that is started, in an RCU section.
 pub(crate) struct Device<T> {
     raw: KVBox<Opaque<RawDevice>>,
     _backend: PhantomData<fn(&T)>,
@@ -164,9 +167,12 @@ impl<T: Backend> Device<T> {
         for id in QueueId::ALL {
             self.lock_queue(id).stop();
         }
-        self.flush();
-        // SAFETY: The device is initialised. Nobody can send to it or has its file open any more.
+        // Nobody queues work for a stopped queue, and nobody starts one any more.
+        synchronize_rcu();
+        // SAFETY: The device is initialised, and its file is released: no ioctl runs, and work is
+        // neither there nor queued any more.
         unsafe {
+            bindings::vhost_dev_flush(self.dev());
             bindings::vhost_dev_stop(self.dev());
             bindings::vhost_dev_cleanup(self.dev());
         }
@@ -216,11 +222,16 @@ impl<T: Backend> Device<T> {
         unsafe { ptr::addr_of!((*self.vq(id)).num).read_volatile() }
     }
 
-    /// Has the worker of the RX queue run [`Backend::handle_send`]; false if there is no worker.
+    /// Has the worker of the RX queue run [`Backend::handle_send`]; false if the queue is stopped
+    /// or has no worker.
     ///
-    /// Context: any.
+    /// Context: any. Whoever stops a queue and waits for a grace period knows that no work is
+    /// queued for it: hence `_guard`.
     #[inline]
-    pub(crate) fn queue_send_work(&self) -> bool {
+    pub(crate) fn queue_send_work(&self, _guard: &rcu::Guard) -> bool {
+        if !self.is_started(QueueId::Rx) {
+            return false;
+        }
         // SAFETY: Both are parts of this device and initialised.
         unsafe {
             let work = ptr::addr_of_mut!((*self.raw.get()).send_work);
@@ -228,18 +239,15 @@ impl<T: Backend> Device<T> {
         }
     }
 
-    /// Has the worker of a queue run its handler as if the guest had kicked it; false if there is
-    /// no worker. Context: any.
-    pub(crate) fn kick(&self, id: QueueId) -> bool {
+    /// Has the worker of a queue run its handler as if the guest had kicked it; false if the queue
+    /// is stopped or has no worker. Context: as for [`Device::queue_send_work`].
+    pub(crate) fn kick(&self, id: QueueId, _guard: &rcu::Guard) -> bool {
+        if !self.is_started(id) {
+            return false;
+        }
         let vq = self.vq(id);
         // SAFETY: The queue and its poll work are valid and initialised.
         unsafe { bindings::vhost_vq_work_queue(vq, ptr::addr_of_mut!((*vq).poll.work)) }
-    }
-
-    /// Waits until all work that was queued has run. Context: process context; sleeps.
-    pub(crate) fn flush(&self) {
-        // SAFETY: The device is initialised.
-        unsafe { bindings::vhost_dev_flush(self.dev()) };
     }
 
     /// Sets the backend features of both queues. Takes the device mutex.
@@ -317,6 +325,13 @@ impl<T: Backend> DeviceGuard<'_, T> {
         unsafe { queue.start(self.device.dev().cast()) }
     }
 
+    /// Waits until all work that was queued has run. Context: process context; sleeps.
+    pub(crate) fn flush(&self) {
+        // SAFETY: The device is initialised, and its mutex held, so no worker is freed meanwhile.
+        // Work takes the mutexes of queues, but not that of the device.
+        unsafe { bindings::vhost_dev_flush(self.device.dev()) };
+    }
+
     /// Whether the dirty log can be written. Source: `vhost_log_access_ok()`.
     pub(crate) fn log_access_ok(&self) -> bool {
         // SAFETY: The device is initialised and its mutex held; no queue mutex is.
@@ -364,19 +379,19 @@ impl<T: Backend> DeviceGuard<'_, T> {
             // SAFETY: As above.
             return long_result(unsafe { bindings::vhost_vring_ioctl(dev, cmd, argp) });
         }
-        self.device.flush();
+        self.flush();
         long_result(ret)
     }
 
     /// The worker ioctls, which the C driver does not have.
     fn worker_ioctl(&self, cmd: u32, argp: *mut c_void) -> Result<isize> {
         if cmd == VHOST_ATTACH_VRING_WORKER {
-            // A sender that saw a started queue may still be about to queue its work on the old
-            // worker, and a stopped queue's work may wait there; `__vhost_vq_attach_worker()` takes
-            // it for granted that a queue without a backend has none. Senders are in RCU sections,
-            // and no queue can be started while the device mutex is held.
+            // Whoever saw a started queue may still be about to queue work on the old worker, and a
+            // stopped queue's work may wait there; `__vhost_vq_attach_worker()` takes it for
+            // granted that a queue without a backend has none. Work is queued in RCU sections, and
+            // no queue can be started while the device mutex is held.
             synchronize_rcu();
-            self.device.flush();
+            self.flush();
         }
         // SAFETY: The device is initialised and its mutex held; `argp` is checked by the callee.
         long_result(unsafe { bindings::vhost_worker_ioctl(self.device.dev(), cmd, argp) })

@@ -16,13 +16,45 @@ use crate::{
     bindings, //
 };
 
-/// Makes an `iov_iter` over user memory.
-fn iov_iter(direction: u32, iov: &[bindings::iovec], len: usize) -> bindings::iov_iter {
+/// Makes an `iov_iter` over `len` bytes of user memory, from the byte `offset` of `iov` on.
+///
+/// Where they are in one piece, as nearly always, the iterator is the simplest one.
+fn iov_iter(
+    direction: u32,
+    mut iov: &[bindings::iovec],
+    mut offset: usize,
+    len: usize,
+) -> bindings::iov_iter {
+    while let [first, rest @ ..] = iov {
+        if offset < first.iov_len {
+            break;
+        }
+        offset -= first.iov_len;
+        iov = rest;
+    }
+
     let mut iter = MaybeUninit::<bindings::iov_iter>::uninit();
-    // SAFETY: The function initialises all of `iter`. `iov` lives as long as the type that holds
-    // the result says. Its entries are user addresses, which every copy checks.
+    // SAFETY: Either function initialises all of `iter`. `iov` lives as long as the type that
+    // holds the result says. Its entries are user addresses, which every copy checks.
     unsafe {
-        bindings::iov_iter_init(iter.as_mut_ptr(), direction, iov.as_ptr(), iov.len(), len);
+        match iov {
+            [first, ..] if first.iov_len - offset >= len => bindings::rs_iov_iter_ubuf(
+                iter.as_mut_ptr(),
+                direction,
+                first.iov_base.wrapping_byte_add(offset),
+                len,
+            ),
+            _ => {
+                bindings::iov_iter_init(
+                    iter.as_mut_ptr(),
+                    direction,
+                    iov.as_ptr(),
+                    iov.len(),
+                    offset.saturating_add(len),
+                );
+                bindings::iov_iter_advance(iter.as_mut_ptr(), offset);
+            }
+        }
         iter.assume_init()
     }
 }
@@ -38,9 +70,10 @@ pub(crate) struct BufferReader<'r> {
 }
 
 impl<'r> BufferReader<'r> {
-    pub(super) fn new(iov: &'r [bindings::iovec], len: usize) -> Self {
+    /// For `len` bytes from the byte `offset` of `iov` on.
+    pub(super) fn new(iov: &'r [bindings::iovec], offset: usize, len: usize) -> Self {
         Self {
-            iter: iov_iter(bindings::ITER_SOURCE, iov, len),
+            iter: iov_iter(bindings::ITER_SOURCE, iov, offset, len),
             _iov: PhantomData,
         }
     }
@@ -58,12 +91,6 @@ impl<'r> BufferReader<'r> {
         } else {
             Err(EFAULT)
         }
-    }
-
-    /// Steps over `len` bytes.
-    pub(crate) fn skip(&mut self, len: usize) {
-        // SAFETY: `iter` is valid by the type invariant.
-        unsafe { bindings::iov_iter_advance(&mut self.iter, len) };
     }
 
     /// Reads the next `len` bytes to the place `offset` of a packet's payload; EFAULT as above.
@@ -90,7 +117,7 @@ pub(crate) struct BufferWriter<'r> {
 impl<'r> BufferWriter<'r> {
     pub(super) fn new(iov: &'r [bindings::iovec], len: usize) -> Self {
         Self {
-            iter: iov_iter(bindings::ITER_DEST, iov, len),
+            iter: iov_iter(bindings::ITER_DEST, iov, 0, len),
             _iov: PhantomData,
         }
     }

@@ -300,11 +300,17 @@ impl<'a> Ring<'a> {
         chain
     }
 
-    /// Reads the device-readable part of a buffer.
-    pub(crate) fn reader<'r>(&'r self, chain: &Chain) -> BufferReader<'r> {
+    /// Reads at most `len` bytes of the device-readable part of a buffer, from `offset` on.
+    pub(crate) fn reader<'r>(
+        &'r self,
+        chain: &Chain,
+        offset: usize,
+        len: usize,
+    ) -> BufferReader<'r> {
         BufferReader::new(
             self.iov(chain.first_iov.into(), chain.readable_iovs.into()),
-            chain.readable_len,
+            offset,
+            len.min(chain.readable_len.saturating_sub(offset)),
         )
     }
 
@@ -544,7 +550,11 @@ impl<'a> Ring<'a> {
     /// The only way to leave a ring so that the next buffer of the guest is told.
     /// Source: `vhost_enable_notify()`.
     pub(crate) fn enable_notifications(mut self) -> Enabled<'a> {
-        self.put_back();
+        if self.taken > 0 {
+            // The C core only looks whether the guest's index has moved since.
+            self.put_back();
+            return Enabled::More(self);
+        }
         self.publish();
         // SAFETY: The queue is valid and locked.
         unsafe {

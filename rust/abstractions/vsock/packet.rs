@@ -216,6 +216,13 @@ impl Packet {
     }
 }
 
+/// Whether there is a vsockmon device, to which packets must be shown.
+#[inline]
+pub(crate) fn has_tap() -> bool {
+    // SAFETY: The shim has no preconditions.
+    unsafe { bindings::rs_vsock_has_tap() }
+}
+
 impl Drop for Packet {
     fn drop(&mut self) {
         // SAFETY: By the type invariant the packet is ours.

@@ -76,7 +76,7 @@ impl PacketQueue {
 impl PinnedDrop for PacketQueue {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: The list is initialised and owns its packets.
-        unsafe { bindings::rs_skb_queue_purge(self.list.get()) };
+        unsafe { bindings::rs_virtio_vsock_skb_queue_purge(self.list.get()) };
     }
 }
 
@@ -109,37 +109,41 @@ impl PacketQueueGuard<'_> {
         unsafe { (*self.list()).qlen as usize }
     }
 
-    /// The header of the first packet, if there is one.
+    /// Takes the first packet.
     #[inline]
-    pub(crate) fn front_header(&self) -> Option<Header> {
+    pub(crate) fn pop_front(&mut self) -> Option<Packet> {
+        // SAFETY: The list is initialised and locked.
+        let skb = unsafe { bindings::rs___skb_dequeue(self.list()) };
+        // SAFETY: The packet was in the list, which gave up its ownership.
+        NonNull::new(skb).map(|skb| unsafe { Packet::from_raw(skb) })
+    }
+
+    /// Takes the first packet, if its header is `wanted`.
+    #[inline]
+    pub(crate) fn pop_front_if(&mut self, wanted: impl FnOnce(&Header) -> bool) -> Option<Packet> {
         // SAFETY: The list is initialised and locked.
         let front = NonNull::new(unsafe { bindings::rs_skb_peek(self.list()) })?;
         // SAFETY: The packet is in the list and satisfies the invariants. It is not dropped, so the
         // list stays its owner.
         let front = core::mem::ManuallyDrop::new(unsafe { Packet::from_raw(front) });
-        Some(front.header())
-    }
-
-    /// Takes the first packet.
-    #[inline]
-    pub(crate) fn pop_front(&mut self) -> Option<Packet> {
-        // SAFETY: The list is initialised and locked.
-        let skb = unsafe { bindings::rs_skb_dequeue(self.list()) };
-        // SAFETY: The packet was in the list, which gave up its ownership.
-        NonNull::new(skb).map(|skb| unsafe { Packet::from_raw(skb) })
+        if wanted(&front.header()) {
+            self.pop_front()
+        } else {
+            None
+        }
     }
 
     /// Adds a packet at the end.
     #[inline]
     pub(crate) fn push_back(&mut self, packet: Packet) {
         // SAFETY: The list is initialised and locked; it becomes the packet's owner.
-        unsafe { bindings::rs_skb_queue_tail(self.list(), packet.into_raw()) };
+        unsafe { bindings::rs___skb_queue_tail(self.list(), packet.into_raw()) };
     }
 
     /// Adds a packet at the front.
     pub(crate) fn push_front(&mut self, packet: Packet) {
         // SAFETY: As above.
-        unsafe { bindings::rs_skb_queue_head(self.list(), packet.into_raw()) };
+        unsafe { bindings::rs___skb_queue_head(self.list(), packet.into_raw()) };
     }
 }
 

@@ -59,8 +59,9 @@ impl VsockSock {
     /// Ends a connection whose peer is gone: the socket reports ECONNRESET.
     ///
     /// A socket whose close timer runs is left to the timer. Data that was received and not read
-    /// yet stays readable, as after a RST from a living guest (`virtio_transport_do_close()`); the
-    /// C driver makes it unreadable here. Source: `vhost_vsock_reset_orphans()`.
+    /// yet stays readable: a stream reports errors behind its data, but of messages each attempt to
+    /// read would lose one to the error, so a socket that has any just ends behind the last one.
+    /// Source: `vhost_vsock_reset_orphans()`.
     ///
     /// Context: the table lock of connected sockets is held, the socket's own lock is not.
     pub(crate) fn reset_orphan(&self) {
@@ -73,10 +74,12 @@ impl VsockSock {
             }
             bindings::rs_sock_set_done(self.sock());
             (*vsk).peer_shutdown = bindings::SHUTDOWN_MASK;
-            if bindings::vsock_stream_has_data(vsk) <= 0 {
-                (*self.sock()).__sk_common.skc_state = bindings::socket_state_SS_UNCONNECTED as u8;
+            let messages = (*self.sock()).sk_type == bindings::sock_type_SOCK_SEQPACKET as u16
+                && bindings::vsock_connectible_has_data(vsk) > 0;
+            (*self.sock()).__sk_common.skc_state = bindings::socket_state_SS_UNCONNECTED as u8;
+            if !messages {
+                (*self.sock()).sk_err = bindings::ECONNRESET as c_int;
             }
-            (*self.sock()).sk_err = bindings::ECONNRESET as c_int;
             bindings::sk_error_report(self.sock());
         }
     }

@@ -61,7 +61,7 @@ fn a_turn_ends_by_bytes_if_others_wait() {
         (TURN_BYTES, (1 << 5) | 1, 5, true),
     ] {
         assert_eq!(
-            turn_is_over(bytes, waiting, lane),
+            turn_is_over(bytes, || waiting, lane),
             over,
             "{bytes} bytes, {waiting:#b} waiting, lane {lane}"
         );
@@ -224,7 +224,7 @@ proptest! {
             lane = next(waiting, lane).unwrap();
             waited[lane] = 0;
             let mut sent = 0;
-            while !turn_is_over(sent, waiting, lane) {
+            while !turn_is_over(sent, || waiting, lane) {
                 sent += buffer;
             }
             for other in (0..LANES).filter(|other| *other != lane && (waiting >> other) & 1 == 1) {

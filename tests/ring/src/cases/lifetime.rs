@@ -3,6 +3,7 @@
 
 use super::{Case, request_to_nobody};
 use crate::vocabulary::device::Answer;
+use crate::vocabulary::packet::EOM;
 use crate::vocabulary::proc::{wait_readable, wait_until};
 use crate::vocabulary::{Context, Device, Driver, Guest, Host, Kind, Op, Plan, patience};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -30,6 +31,8 @@ pub const CASES: &[Case] = &[
         .c_races("the sockets are reset before the worker has run what was kicked"),
     Case::new("lifetime/bytes-kicked-before-death-arrive", kicked_then_killed)
         .c_races("the sockets are reset before the worker has run what was kicked"),
+    Case::new("lifetime/messages-before-close-stay-whole", messages_then_closed)
+        .c_differs("reading after the reset loses a message for each error"),
     Case::new("lifetime/ioctls-from-eight-threads", ioctls_at_once),
     Case::new("lifetime/stop-start-close-under-a-flood", flood),
     Case::new("lifetime/connect-and-close-race", connect_and_close),
@@ -235,6 +238,28 @@ fn kicked_then_killed(cx: &mut Context) -> Result<()> {
         std::mem::forget(guest);
         std::process::abort()
     })
+}
+
+fn messages_then_closed(cx: &mut Context) -> Result<()> {
+    let mut s = cx.session(Kind::SEQPACKET, Plan::default())?;
+    let messages: Vec<Vec<u8>> = (1..=5).map(|at| cx.bytes(100 * at)).collect();
+    for message in &messages {
+        s.guest.say_with(&mut s.flow, Op::RW, EOM, message)?;
+    }
+    ensure!(
+        wait_until(patience(), || s.host.readable())?,
+        "no message came"
+    );
+    s.guest.reap()?;
+    drop(s.guest);
+    cx.c_differs_here();
+    for message in &messages {
+        ensure!(
+            s.host.recv_message(1000)?.0 == *message,
+            "a message was lost or changed"
+        );
+    }
+    s.host.ended()
 }
 
 fn ioctls_at_once(cx: &mut Context) -> Result<()> {

@@ -144,10 +144,7 @@ fn counters(cx: &mut Context) -> Result<()> {
     wait_until(patience(), || {
         Ok(of("rx_bytes")? - before[0] == 6416 && of("tx_bytes")? - before[3] == 5000)
     })?;
-    let after: Vec<u64> = names
-        .iter()
-        .map(|name| of(name))
-        .collect::<Result<_>>()?;
+    let after: Vec<u64> = names.iter().map(|name| of(name)).collect::<Result<_>>()?;
     let grown: Vec<u64> = after
         .iter()
         .zip(&before)

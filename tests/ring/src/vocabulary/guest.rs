@@ -8,7 +8,6 @@ use super::packet::{HEADER, Header, Packet};
 use super::patience;
 use super::ring::{Completed, Form, Piece, Ring};
 use anyhow::{Context as _, Result, ensure};
-use std::time::Instant;
 
 /// How a guest is to be made.
 #[derive(Clone, Debug)]
@@ -275,11 +274,9 @@ impl Guest {
 
     /// Waits until the device has given back every TX buffer.
     pub fn drain(&mut self) -> Result<()> {
-        let until = Instant::now() + patience();
         while self.tx.in_flight() > 0 {
-            let left = until.saturating_duration_since(Instant::now());
             self.tx
-                .wait(left)
+                .wait(patience())
                 .with_context(|| format!("{} TX buffers not given back", self.tx.in_flight()))?;
             self.reap()?;
         }
