@@ -80,7 +80,7 @@ l2_next_slot() {
 
 l2_wait_boot() {
 	local end=$((SECONDS + L2_BOOT_SECONDS))
-	while l2_running "$1" && ((SECONDS < end)); do
+	while l2_running "$1" && ! l2_internal_error "$1" && ((SECONDS < end)); do
 		l2_alive "$1" && return 0
 		sleep 0.3
 	done

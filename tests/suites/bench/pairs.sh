@@ -14,7 +14,8 @@ quick)
 	;;
 full)
 	mapfile -t workloads < <(
-		throughput "64 256 512 1024 4096 16384 65536 262144" "1 8 64"
+		throughput "64 256 512 1024 4096 16384 65536 262144" 1
+		throughput "64 256 4096 65536" "8 64"
 		round_trips "1 64 256 4096 65536"
 	)
 	;;
