@@ -84,9 +84,11 @@ impl SendQueue {
         self.mark(run.lane);
     }
 
-    /// Puts the packets of `run` back if its flow has had its turn and others wait.
+    /// Puts the packets of `run` back if its flow has had its turn and others wait. A turn lasts to
+    /// the end of a packet: what is in parts wakes its reader for each.
     pub(super) fn end_turn(&self, run: &mut Run) {
         if !run.is_empty()
+            && !run.is_cut()
             && lanes::turn_is_over(run.turn_bytes, || self.waiting.load(Relaxed), run.lane)
         {
             self.put_back(run);
@@ -198,6 +200,11 @@ impl Run {
     /// Whether there are no packets.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Whether the first packet was sent in part.
+    fn is_cut(&self) -> bool {
+        matches!(&self.packets[0], Some(packet) if packet.offset() > 0)
     }
 
     /// Bytes that are still to be sent.

@@ -8,6 +8,7 @@
 # full. What is measured goes to $VV_OUT/measured.jsonl, what the guests note to
 # $VV_OUT/notes. The suite has its workloads in the array of that name, lines "kind
 # direction size connections".
+# Workloads from number "seldom" on, if that is set, are done in every fourth round only.
 # shellcheck disable=SC2154 # workloads
 
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -93,10 +94,12 @@ guest_program() {
 
 # start_guest_program DIRECTION FIRST: the one that runs, if any, is ended.
 start_guest_program() {
-	l2_exec a 10 sh -c "pkill -f /tmp/$1.sh; pkill vsock_perf; cat >/tmp/$1.sh <<'END'
+	l2_exec a 10 sh -c "[ ! -e /tmp/program ] || kill -KILL -\$(cat /tmp/program) 2>/dev/null
+cat >/tmp/$1.sh <<'END'
 $(guest_program "$@")
 END
-sh /tmp/$1.sh >>/tmp/$1.notes 2>&1 &"
+setsid sh /tmp/$1.sh >>/tmp/$1.notes 2>&1 &
+echo \$! >/tmp/program"
 }
 
 # measure I BYTES COMMAND...: workload I, on the host's side.
@@ -168,6 +171,7 @@ all_workloads() {
 	for i in "${!workloads[@]}"; do
 		read -r kind rest <<<"${workloads[i]}"
 		[[ $mode != polling || $kind == round-trip ]] || continue
+		((i < ${seldom:-i + 1} || round % 4 == 1)) || continue
 		# The guest's programs come in the order of the list.
 		if [[ $kind == throughput && $rest != "$current"* && $rest == *" 1" ]]; then
 			current=${rest%% *}

@@ -15,9 +15,12 @@ quick)
 full)
 	mapfile -t workloads < <(
 		throughput "64 256 512 1024 4096 16384 65536 262144" 1
+		round_trips 64
 		throughput "64 256 4096 65536" "8 64"
-		round_trips "1 64 256 4096 65536"
+		round_trips "1 256 4096 65536"
 	)
+	# shellcheck disable=SC2034 # for common.sh
+	seldom=18
 	;;
 esac
 # shellcheck disable=SC2086 # a list
