@@ -5,6 +5,7 @@
 #	# Modules: c rust	the modules it is run over (default: both)
 #	# Seconds: 120		its limit in time (default: 120)
 #	# Baseline: c		a case that fails over both modules is the bed's
+#	# Default: no		run by name only
 # In the environment: VV_MODULE (c or rust), VV_SEED, VV_TOOLS, VV_OUT (a writable
 # folder that ends up in the report), VV_ARGS (the suite's own arguments), VV_SLOW
 # (how many times slower than a stock kernel's this host is: times are longer).

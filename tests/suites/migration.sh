@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A guest moves ten times between QEMU processes of this host while data flows, by
+# A guest moves four times (--long: ten) between QEMU processes of this host while data flows, by
 # "migrate" over a unix socket. A CID is taken by the QEMU that has the device, not
 # by the guest: source and destination are there at once, so they have one each, and
 # the guest learns its new CID from the transport reset that QEMU sends it.
