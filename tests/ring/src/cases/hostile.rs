@@ -65,6 +65,7 @@ const NO_IN_ORDER: &str = "it does not accept VIRTIO_F_IN_ORDER";
 /// The case, with guests whose buffers are used in order.
 fn in_order(cx: &mut Context, case: fn(&mut Context) -> Result<()>) -> Result<()> {
     cx.features = feature::IN_ORDER;
+    cx.c_differs_here();
     case(cx)
 }
 
