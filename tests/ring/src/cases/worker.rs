@@ -3,8 +3,8 @@
 
 use super::Case;
 use crate::vocabulary::abi::*;
-use crate::vocabulary::proc::{kernel_threads, workers};
-use crate::vocabulary::{Context, Device, Guest, Kind, Op, Plan, Session};
+use crate::vocabulary::proc::{kernel_threads, wait_until, workers};
+use crate::vocabulary::{Context, Device, Guest, Kind, Op, Plan, Session, patience};
 use anyhow::{Result, ensure};
 use nix::errno::Errno;
 
@@ -184,7 +184,13 @@ fn many(cx: &mut Context) -> Result<()> {
     }
     cx.step("closing with unused workers");
     drop(s.guest);
-    ensure!(workers()?.is_empty(), "workers outlive the device");
+    workers_are_gone()
+}
+
+/// No worker outlives the device. The core waits until it has said that it ends; its thread goes a little later.
+fn workers_are_gone() -> Result<()> {
+    let gone = wait_until(patience(), || Ok(workers()?.is_empty()))?;
+    ensure!(gone, "workers outlive the device");
     Ok(())
 }
 
@@ -226,8 +232,7 @@ fn owner_thread(cx: &mut Context) -> Result<()> {
     );
     guest.accept(Kind::STREAM, cx.number() as u32)?;
     drop(guest);
-    ensure!(workers()?.is_empty(), "the worker outlives the device");
-    Ok(())
+    workers_are_gone()
 }
 
 fn kernel_thread(cx: &mut Context) -> Result<()> {
