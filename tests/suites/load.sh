@@ -72,7 +72,7 @@ aliases() {
 # or does not, and both are ENODEV here.
 unload_under_connects() {
 	local dialler status=0 out=$VV_OUT/dial count=0
-	peer dial --cid "$absent_cid" --port 1 --attempts 1000000 --interval 0 --milliseconds $((3000 * VV_SLOW)) >"$out" &
+	peer dial --cid "$absent_cid" --port 1 --attempts 1000000 --interval 0 --milliseconds $((10000 * VV_SLOW)) >"$out" &
 	dialler=$!
 	while kill -0 "$dialler" 2>/dev/null; do
 		{ vv_load && unload; } || { status=1; break; }
