@@ -130,6 +130,20 @@ impl<T> CidTable<T> {
         None
     }
 
+    /// Calls `each` with all values; while a CID changes, no value is seen twice or missed.
+    pub(crate) fn for_each(&self, _writer: &Writer, mut each: impl FnMut(&T)) {
+        for bucket in &self.buckets {
+            let mut at = bucket.load(Relaxed);
+            while !at.is_null() {
+                // SAFETY: Entries are unlinked under the lock only, which `_writer` shows is held,
+                // so what is linked lives.
+                let entry = unsafe { &*at };
+                each(&entry.value);
+                at = entry.next.load(Relaxed);
+            }
+        }
+    }
+
     /// Adds an entry for `value` under `cid`.
     pub(crate) fn insert(&self, _writer: &Writer, cid: u32, value: Arc<T>) -> Result {
         let head = &self.buckets[bucket(cid, BUCKETS)];

@@ -81,7 +81,7 @@ use crate::{
 };
 
 /// All guests that have a CID.
-static GUESTS: CidTable<Guest> = CidTable::new();
+pub(super) static GUESTS: CidTable<Guest> = CidTable::new();
 
 /// Most passes over the TX queue that a release waits for: as many as a full ring needs if each
 /// ended after one packet.
@@ -91,7 +91,7 @@ const MAX_LAST_PASSES: u32 = 0x10000;
 const MAX_LAST_RETRIES: u32 = 1000;
 
 /// The state of one guest.
-#[pin_data]
+#[pin_data(PinnedDrop)]
 pub(crate) struct Guest {
     pub(super) device: Device<Guest>,
     /// The namespace of the opener: who is reached, and who may reach the guest.
@@ -176,6 +176,7 @@ impl Guest {
     fn forget_cid(&self) {
         let writer = Writer::lock();
         let retired = GUESTS.remove(&writer, self.cid(), self);
+        self.stats.retire();
         drop(writer);
         drop(retired);
     }
@@ -364,6 +365,14 @@ impl Backend for Guest {
                 tx::run(self);
             }
         }
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Guest {
+    fn drop(self: Pin<&mut Self>) {
+        // What passes counted after the guest had left the table, or if it never was in it.
+        self.stats.retire();
     }
 }
 

@@ -18,8 +18,14 @@ use kernel::{
     },
 };
 
-use super::guest::Guest;
-use crate::abstractions::debug_dir::DebugRoot;
+use super::guest::{
+    Guest,
+    GUESTS, //
+};
+use crate::abstractions::{
+    cid_table::Writer,
+    debug_dir::DebugRoot, //
+};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -40,6 +46,16 @@ macro_rules! counters {
         }
 
         impl Counters {
+            /// Adds these counters to `others`.
+            fn add_to(&self, others: &Self) {
+                $(others.$name.add(self.$name.load(Relaxed), Relaxed);)*
+            }
+
+            /// Moves these counters to those of guests that are gone.
+            pub(super) fn retire(&self) {
+                $(RETIRED.$name.add(self.$name.xchg(0, Relaxed), Relaxed);)*
+            }
+
             /// Writes a line `name value` for each counter.
             pub(super) fn write_to(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 $(writeln!(f, "{} {}", stringify!($name), self.$name.load(Relaxed))?;)*
@@ -90,26 +106,32 @@ counters! {
     tx_retries,
 }
 
-/// All guests since the module was loaded.
-static TOTAL: Counters = Counters::new();
+/// Guests that are gone. Those of the others are added when somebody asks: workers on different
+/// CPUs share no counter.
+static RETIRED: Counters = Counters::new();
 
-/// Adds to counters of a guest and to those of all guests.
+/// Adds to counters of a guest.
 macro_rules! count {
     ($guest:expr, $($name:ident += $value:expr),* $(,)?) => {
         $(
             let value = u64::from($value);
             if value != 0 {
                 $guest.stats.$name.add(value, kernel::sync::atomic::Relaxed);
-                $crate::driver::stats::total().$name.add(value, kernel::sync::atomic::Relaxed);
             }
         )*
     };
 }
 pub(super) use count;
 
-/// The counters of all guests.
-pub(super) fn total() -> &'static Counters {
-    &TOTAL
+/// Writes the counters of all guests since the module was loaded. One that never had a CID is among
+/// them when it is gone.
+fn write_total(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let total = Counters::new();
+    let writer = Writer::lock();
+    RETIRED.add_to(&total);
+    GUESTS.for_each(&writer, |guest| guest.stats.add_to(&total));
+    drop(writer);
+    total.write_to(f)
 }
 
 /// `total` in the module's debugfs directory.
@@ -122,7 +144,7 @@ impl TotalStats {
     pub(crate) fn show_in(root: &DebugRoot) -> Option<Self> {
         let dir = root.dir()?;
         let init = dir.read_callback_file(c"total", (), &|(): &(), f: &mut fmt::Formatter<'_>| {
-            TOTAL.write_to(f)
+            write_total(f)
         });
         let file = KBox::pin_init(init, GFP_KERNEL).ok()?;
         Some(Self { _file: file })
