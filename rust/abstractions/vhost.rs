@@ -32,6 +32,7 @@ pub(crate) use file::{
     CharDeviceFops, //
 };
 pub(crate) use ring::{
+    busy_clock,
     Chain,
     ChainError,
     Enabled,

@@ -114,6 +114,8 @@ pub(crate) struct Guest {
     pub(super) seqpacket_allow: Atomic<bool>,
     pub(super) rx_requeued: Atomic<bool>,
     pub(super) tx_requeued: Atomic<bool>,
+    /// The worker comes back for what is in the send queue by itself.
+    rx_lingers: Atomic<bool>,
     pub(super) stats: Counters,
     #[pin]
     debug_file: Mutex<Option<Pin<KBox<GuestStats>>>>,
@@ -229,6 +231,27 @@ impl Guest {
         for queue in QueueId::ALL {
             self.device.lock_queue(queue).stop();
         }
+    }
+
+    /// Has the worker look at the send queue, unless it will do so by itself.
+    ///
+    /// Called after a packet was added. A worker that lingers ends that before it looks at the
+    /// queue, both fully ordered, and adding to an empty queue is, too: either it sees the packet
+    /// or it is seen not to linger.
+    #[inline]
+    pub(super) fn packet_added(&self, guard: &rcu::Guard) {
+        if !self.rx_lingers.load(Relaxed) {
+            self.device.queue_send_work(guard);
+        }
+    }
+
+    /// Sleeps for a while, in which senders do not wake the worker, then has it look at the send
+    /// queue. Context: the worker of the RX queue; no lock held.
+    pub(super) fn linger_for_packets(&self, us: u32) {
+        self.rx_lingers.store(true, Relaxed);
+        self.device.linger(QueueId::Rx, us);
+        self.rx_lingers.xchg(false, Full);
+        self.device.queue_send_work(&rcu::read_lock());
     }
 
     /// Counts a reply that was put into the send queue.
@@ -390,6 +413,7 @@ impl CharDevice for Guest {
                 seqpacket_allow: Atomic::new(false),
                 rx_requeued: Atomic::new(false),
                 tx_requeued: Atomic::new(false),
+                rx_lingers: Atomic::new(false),
                 stats: Counters::new(),
                 debug_file <- new_mutex!(None),
             }),

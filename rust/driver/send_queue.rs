@@ -25,6 +25,7 @@ use crate::{
     logic::{
         header::Header,
         lanes,
+        linger::Pace,
         run, //
     },
 };
@@ -183,6 +184,8 @@ pub(super) struct Run {
     lane: usize,
     /// Bytes that the lane has sent in its turn.
     turn_bytes: usize,
+    /// How fast packets come in.
+    pub(super) pace: Pace,
 }
 
 impl Run {
@@ -194,6 +197,7 @@ impl Run {
             bytes: 0,
             lane: 0,
             turn_bytes: 0,
+            pace: Pace::new(),
         }
     }
 

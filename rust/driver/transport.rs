@@ -46,7 +46,7 @@ impl HostTransport for VhostTransport {
             guest.add_reply();
         }
         guest.send_queue.push(packet);
-        guest.device.queue_send_work(&guard);
+        guest.packet_added(&guard);
         Ok(())
     }
 

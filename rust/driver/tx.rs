@@ -25,6 +25,7 @@ use crate::{
     abstractions::{
         params, trace,
         vhost::{
+            busy_clock,
             Chain,
             ChainError,
             Enabled,
@@ -47,6 +48,7 @@ use crate::{
             Header,
             HEADER_LEN, //
         },
+        linger::Pace,
         run,
         used, //
     },
@@ -88,7 +90,7 @@ struct Part {
     fwd_cnt: u32,
 }
 
-/// Packets that are delivered as one.
+/// Packets that are delivered as one, and what else is kept from pass to pass.
 pub(super) struct Parts {
     parts: [Option<Part>; MAX_PARTS],
     count: usize,
@@ -97,6 +99,8 @@ pub(super) struct Parts {
     limit: usize,
     /// The header of the last one.
     header: Header,
+    /// How fast the guest sends.
+    pace: Pace,
 }
 
 impl Parts {
@@ -108,6 +112,7 @@ impl Parts {
             bytes: 0,
             limit: 0,
             header: Header::from_bytes(&[0; HEADER_LEN]),
+            pace: Pace::new(),
         }
     }
 
@@ -183,6 +188,8 @@ struct TxPass<'a> {
     deliveries: u32,
     misaddressed: u32,
     retries: u32,
+    /// Microseconds after which the worker comes back by itself.
+    linger_us: u32,
     /// Payload.
     bytes: usize,
     /// What counts against the budget: buffers, and bytes of payload and headers.
@@ -201,6 +208,7 @@ impl<'a> TxPass<'a> {
             deliveries: 0,
             misaddressed: 0,
             retries: 0,
+            linger_us: 0,
             bytes: 0,
             spent: 0,
             spent_bytes: 0,
@@ -229,6 +237,14 @@ impl<'a> TxPass<'a> {
                 Ok(None) => {
                     if ring.poll_for_buffer(ring.poll_timeout(params::busyloop_us())) {
                         continue;
+                    }
+                    let limit = params::tx_linger_us();
+                    self.linger_us =
+                        self.parts
+                            .pace
+                            .pause(busy_clock, self.packets, self.bytes, limit);
+                    if self.linger_us > 0 {
+                        return ring.leave();
                     }
                     match ring.enable_notifications() {
                         Enabled::Idle(stats) => return stats,
@@ -414,8 +430,12 @@ impl<'a> TxPass<'a> {
         );
         if self.retries > 0 {
             kernel::time::delay::fsleep(RETRY_DELAY);
-            guest.tx_requeued.store(true, Relaxed);
-            guest.device.kick(QueueId::Tx, &rcu::read_lock());
+        } else if self.linger_us > 0 {
+            guest.device.linger(QueueId::Tx, self.linger_us);
+        } else {
+            return;
         }
+        guest.tx_requeued.store(true, Relaxed);
+        guest.device.kick(QueueId::Tx, &rcu::read_lock());
     }
 }

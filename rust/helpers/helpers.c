@@ -2,6 +2,7 @@
 /*
  * Shims over what bindgen cannot reach: inline functions, macros and unions.
  */
+#include <linux/hrtimer.h>
 #include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -131,6 +132,23 @@ bool rs_should_stop_polling(void)
 void rs_cpu_relax(void)
 {
 	cpu_relax();
+}
+
+/*
+ * Sleeps for @us microseconds, or until work is queued for the worker of @vq,
+ * which this is called in.
+ *
+ * Context: process context; no lock held.
+ */
+void rs_vhost_vq_linger(struct vhost_virtqueue *vq, u32 us)
+{
+	ktime_t time = us_to_ktime(us);
+
+	/* Whoever queues work wakes the worker, whatever it sleeps in. */
+	set_current_state(TASK_IDLE);
+	if (!vhost_vq_has_work(vq))
+		schedule_hrtimeout_range(&time, time / 4, HRTIMER_MODE_REL);
+	__set_current_state(TASK_RUNNING);
 }
 
 struct net *rs_get_current_net(netns_tracker *tracker)

@@ -11,5 +11,6 @@ pub mod cid;
 pub mod features;
 pub mod header;
 pub mod lanes;
+pub mod linger;
 pub mod run;
 pub mod used;

@@ -250,6 +250,14 @@ impl<T: Backend> Device<T> {
         unsafe { bindings::vhost_vq_work_queue(vq, ptr::addr_of_mut!((*vq).poll.work)) }
     }
 
+    /// Sleeps for at most `us` microseconds, less if there is other work for the worker of a queue.
+    ///
+    /// Context: that worker, or whoever stands in for it; no lock held.
+    pub(crate) fn linger(&self, id: QueueId, us: u32) {
+        // SAFETY: The queue is valid. `set_current_state()` suits any task that may sleep.
+        unsafe { bindings::rs_vhost_vq_linger(self.vq(id), us) };
+    }
+
     /// Sets the backend features of both queues. Takes the device mutex.
     pub(crate) fn set_backend_features(&self, features: u64) {
         // SAFETY: The device is initialised.

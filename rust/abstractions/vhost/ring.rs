@@ -68,6 +68,12 @@ impl Chain {
     }
 }
 
+/// A clock of about a microsecond a tick. Source: `busy_clock()` in `drivers/vhost/net.c`.
+pub(crate) fn busy_clock() -> u64 {
+    // SAFETY: The shim has no preconditions.
+    unsafe { bindings::rs_busy_clock() }
+}
+
 /// Why there is no next buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ChainError {
@@ -523,15 +529,13 @@ impl<'a> Ring<'a> {
 
     /// Waits for at most `timeout` microseconds until `ready` is true; whether it is.
     pub(crate) fn poll_until(&mut self, timeout: u32, ready: impl Fn(&Self) -> bool) -> bool {
-        // SAFETY: The shims have no preconditions.
-        let now = || unsafe { bindings::rs_busy_clock() };
-        let start = now();
+        let start = busy_clock();
         while !ready(self) {
-            // SAFETY: As above; the queue is valid.
+            // SAFETY: The shim has no preconditions; the queue is valid.
             let wanted = unsafe {
                 bindings::rs_should_stop_polling() || bindings::vhost_vq_has_work(self.vq())
             };
-            if wanted || busy_poll::is_over(start, now(), timeout) {
+            if wanted || busy_poll::is_over(start, busy_clock(), timeout) {
                 return ready(self);
             }
             // SAFETY: As above.

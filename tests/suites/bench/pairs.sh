@@ -22,6 +22,11 @@ full)
 	# shellcheck disable=SC2034 # for common.sh
 	seldom=18
 	;;
+to-*:*)
+	# One direction, and sizes: "to-host:64,256".
+	sizes=${selection#*:}
+	mapfile -t workloads < <(throughput "${sizes//,/ }" 1 | grep " ${selection%:*} ")
+	;;
 esac
 # shellcheck disable=SC2086 # a list
 all_rounds "$rounds" $modes

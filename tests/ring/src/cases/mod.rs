@@ -8,6 +8,7 @@ mod dirty_log;
 mod hostile;
 mod iotlb;
 mod lifetime;
+mod linger;
 mod model;
 mod ours;
 mod replies;
@@ -97,6 +98,7 @@ pub fn all() -> Vec<Case> {
         shapes::CASES,
         model::CASES,
         lifetime::CASES,
+        linger::CASES,
         hostile::CASES,
         worker::CASES,
         ours::CASES,

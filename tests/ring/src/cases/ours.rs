@@ -8,7 +8,7 @@ use crate::vocabulary::proc::{Parameter, counter, wait_until};
 use crate::vocabulary::{Context, Kind, Op, Plan, patience};
 use anyhow::{Context as _, Result, ensure};
 
-const NO_PARAMETERS: &str = "it has no such module parameters";
+pub(super) const NO_PARAMETERS: &str = "it has no such module parameters";
 
 pub const CASES: &[Case] = &[
     Case::new("ours/without-batching", |cx| {
@@ -35,7 +35,7 @@ pub const CASES: &[Case] = &[
 ];
 
 /// Runs the model and the shapes, shortened, with parameters set.
-fn in_mode(cx: &mut Context, parameters: &[(&'static str, &str)]) -> Result<()> {
+pub(super) fn in_mode(cx: &mut Context, parameters: &[(&'static str, &str)]) -> Result<()> {
     cx.c_differs_here();
     let _set: Vec<Parameter> = parameters
         .iter()
