@@ -7,8 +7,9 @@
 #	# Baseline: c		a case that fails over both modules is the bed's
 #	# Default: no		run by name only
 # In the environment: VV_MODULE (c or rust), VV_SEED, VV_TOOLS, VV_OUT (a writable
-# folder that ends up in the report), VV_ARGS (the suite's own arguments), VV_SLOW
-# (how many times slower than a stock kernel's this host is: times are longer).
+# folder that ends up in the report), VV_ARGS (the suite's own arguments), VV_PARAMS
+# (NAME=VALUE...: parameters that our module is loaded with), VV_SLOW (how many times
+# slower than a stock kernel's this host is: times are longer).
 
 VV_SLOW=${VV_SLOW:-1}
 . "$(dirname "${BASH_SOURCE[0]}")/l2.sh"
@@ -60,14 +61,28 @@ ktap_end() {
 	exit
 }
 
+# vv_insmod FILE [PARAMETER=VALUE...]: loads a build of our module, with VV_PARAMS. The
+# kernel takes the last value of a parameter, so the suite's own come after those. It
+# takes unknown names too, and only logs them: a misspelt one would test nothing.
+vv_insmod() {
+	local file=$1 pair
+	shift
+	modprobe -a vhost vmw_vsock_virtio_transport_common || return 1
+	# shellcheck disable=SC2086 # VV_PARAMS is a list of words.
+	insmod "${VV_TOOLS%/bin}/module/$file" ${VV_PARAMS:-} "$@" || return 1
+	for pair in ${VV_PARAMS:-}; do
+		[[ -e /sys/module/vhost_vsock_rs/parameters/${pair%%=*} ]] && continue
+		echo "VV_PARAMS: the module has no parameter ${pair%%=*}" >&2
+		rmmod vhost_vsock_rs
+		return 1
+	done
+}
+
 # vv_load [PARAMETER=VALUE...]: loads the module that VV_MODULE names.
 vv_load() {
 	case $VV_MODULE in
 	c) modprobe vhost_vsock "$@" ;;
-	rust)
-		modprobe -a vhost vmw_vsock_virtio_transport_common &&
-			insmod "${VV_TOOLS%/bin}/module/vhost_vsock_rs.ko" "$@"
-		;;
+	rust) vv_insmod vhost_vsock_rs.ko "$@" ;;
 	*) echo "VV_MODULE is neither c nor rust" >&2; return 2 ;;
 	esac && vv_wait 5 test -c /dev/vhost-vsock
 }

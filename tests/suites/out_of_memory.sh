@@ -7,8 +7,7 @@
 . "$(dirname "$0")/lib.sh"
 
 load_faults() {
-	modprobe -a vhost vmw_vsock_virtio_transport_common &&
-		insmod "${VV_TOOLS%/bin}/module/faults.ko" && vv_wait 5 test -c /dev/vhost-vsock
+	vv_insmod faults.ko && vv_wait 5 test -c /dev/vhost-vsock
 }
 
 load_faults || { echo "Bail out! the module cannot be loaded"; exit 1; }
