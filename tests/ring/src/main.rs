@@ -11,7 +11,7 @@ mod vocabulary;
 use clap::Parser;
 use runner::Options;
 use std::process::ExitCode;
-use vocabulary::Driver;
+use vocabulary::{Driver, Length};
 
 /// Ring-level conformance cases for vhost-vsock.
 #[derive(Parser)]
@@ -31,6 +31,13 @@ struct Args {
     /// More seeds and rounds.
     #[arg(long)]
     long: bool,
+    /// Fewer of them.
+    #[arg(long, conflicts_with = "long")]
+    short: bool,
+    /// Which run this is on one host: each has CIDs of its own, as sockets that a run left may speak to a CID for
+    /// seconds yet.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..4095))]
+    run: u64,
 }
 
 fn main() -> ExitCode {
@@ -54,7 +61,12 @@ fn main() -> ExitCode {
     let options = Options {
         driver: args.driver,
         seed: args.seed.unwrap_or_else(runner::fresh_seed),
-        long: args.long,
+        length: match (args.short, args.long) {
+            (true, _) => Length::Short,
+            (_, true) => Length::Long,
+            _ => Length::Usual,
+        },
+        run: args.run,
     };
     runner::run(&cases, &options)
 }

@@ -3,7 +3,7 @@
 
 use crate::cases::{Case, OverC};
 use crate::vocabulary::proc::wait_readable;
-use crate::vocabulary::{Context, Driver};
+use crate::vocabulary::{Context, Driver, Length};
 use anyhow::{Result, anyhow};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -17,7 +17,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub struct Options {
     pub driver: Driver,
     pub seed: u64,
-    pub long: bool,
+    pub length: Length,
+    /// The number of the run, less than 4095.
+    pub run: u64,
+}
+
+impl Options {
+    /// What the CIDs and ports of case number `at` follow: 32 bits, and different in each case of each run.
+    fn numbers_after(&self, at: usize) -> u64 {
+        (self.run << 20) + 1000 + 4096 * at as u64
+    }
 }
 
 /// A seed from the clock.
@@ -148,10 +157,10 @@ fn child(case: &Case, at: usize, options: &Options, report: File) -> ! {
     }));
     let mut cx = Context::new(
         options.driver,
-        options.long,
+        options.length,
         options.seed,
         case.name,
-        at,
+        options.numbers_after(at),
         report,
     );
     let result = (case.run)(&mut cx);

@@ -4,6 +4,7 @@
 use super::Case;
 use crate::vocabulary::abi::*;
 use crate::vocabulary::device::{Answer, Region, event, state};
+use crate::vocabulary::proc::Parameter;
 use crate::vocabulary::{Context, Device, Driver, Guest, Plan};
 use anyhow::{Context as _, Result, ensure};
 use nix::errno::Errno::{self, *};
@@ -46,11 +47,14 @@ fn expect<T: std::fmt::Debug + PartialEq>(
 
 fn features(_: &mut Context) -> Result<()> {
     let seen = Device::open()?.features()?;
-    ensure!(
-        seen == feature::OF_C,
-        "features {seen:#x}, expected {:#x}",
-        feature::OF_C
-    );
+    // By default ours does not show it, whether or not it takes it.
+    let in_order = if Parameter::is_on("offer_in_order") {
+        feature::IN_ORDER
+    } else {
+        0
+    };
+    let want = feature::OF_C | in_order;
+    ensure!(seen == want, "features {seen:#x}, expected {want:#x}");
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 
 use super::Case;
 use crate::vocabulary::packet::{EOM, EOR, HEADER};
-use crate::vocabulary::{Context, Kind, Op, Plan, Session};
+use crate::vocabulary::{Context, Kind, Length, Op, Plan, Session};
 use anyhow::{Result, ensure};
 use nix::errno::Errno;
 use nix::sys::socket::MsgFlags;
@@ -199,7 +199,7 @@ fn too_large(cx: &mut Context) -> Result<()> {
 
 fn all_sizes(cx: &mut Context) -> Result<()> {
     let mut s = cx.session(Kind::SEQPACKET, Plan::default().buffers(64, 300))?;
-    for len in (1..800).step_by(if cx.long { 1 } else { 7 }) {
+    for len in (1..800).step_by(if cx.length == Length::Long { 1 } else { 7 }) {
         let bytes = cx.bytes(len);
         s.host.send(&bytes)?;
         ensure!(

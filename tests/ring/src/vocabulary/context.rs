@@ -20,11 +20,19 @@ pub enum Driver {
     Rust,
 }
 
+/// How many rounds a run takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// A quarter of the usual ones.
+    Short,
+    Usual,
+    Long,
+}
+
 /// The surroundings of one case.
 pub struct Context {
     pub driver: Driver,
-    /// Run more rounds than by default.
-    pub long: bool,
+    pub length: Length,
     pub rng: SmallRng,
     /// Feature bits that each guest has besides those of its plan.
     pub features: u64,
@@ -33,24 +41,24 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context for the case `name`, number `case` of its run, which reports on `report`.
+    /// A context for the case `name`, whose numbers follow `number`, and which reports on `report`.
     pub fn new(
         driver: Driver,
-        long: bool,
+        length: Length,
         seed: u64,
         name: &str,
-        case: usize,
+        number: u64,
         report: File,
     ) -> Self {
         // The same seed gives a case the same numbers whichever others are run.
         let mix = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         Self {
             driver,
-            long,
+            length,
             rng: SmallRng::seed_from_u64(name.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, mix)),
             features: 0,
             report,
-            next: 1000 + 4096 * case as u64,
+            next: number,
         }
     }
 
@@ -98,7 +106,11 @@ impl Context {
 
     /// `few` rounds, or `many` in a long run.
     pub fn rounds(&self, few: usize, many: usize) -> usize {
-        if self.long { many } else { few }
+        match self.length {
+            Length::Short => few.div_ceil(4),
+            Length::Usual => few,
+            Length::Long => many,
+        }
     }
 
     /// `len` random bytes.

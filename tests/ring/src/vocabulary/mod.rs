@@ -32,7 +32,7 @@ fn lose_patience() {
     PATIENCE_MS.store(500, Ordering::Relaxed);
 }
 
-pub use context::{Context, Driver};
+pub use context::{Context, Driver, Length};
 pub use device::Device;
 pub use flow::{Flow, Session};
 pub use guest::{Guest, Plan};

@@ -124,6 +124,12 @@ impl Parameter {
         std::path::Path::new(PARAMETERS).join(name).exists()
     }
 
+    /// Whether a boolean one is set now; false over another driver.
+    pub fn is_on(name: &str) -> bool {
+        let path = std::path::Path::new(PARAMETERS).join(name);
+        std::fs::read_to_string(path).is_ok_and(|value| value.trim() == "Y")
+    }
+
     pub fn set(name: &str, value: &str) -> Result<Self> {
         let path = format!("{PARAMETERS}/{name}");
         let before = std::fs::read_to_string(&path).with_context(|| path.clone())?;
