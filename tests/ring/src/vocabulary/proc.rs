@@ -124,10 +124,10 @@ impl Parameter {
         std::path::Path::new(PARAMETERS).join(name).exists()
     }
 
-    /// Whether a boolean one is set now; false over another driver.
+    /// Whether one is set now, to Y or to a number that is not 0; false over another driver.
     pub fn is_on(name: &str) -> bool {
         let path = std::path::Path::new(PARAMETERS).join(name);
-        std::fs::read_to_string(path).is_ok_and(|value| value.trim() == "Y")
+        std::fs::read_to_string(path).is_ok_and(|value| !["N", "0"].contains(&value.trim()))
     }
 
     pub fn set(name: &str, value: &str) -> Result<Self> {
