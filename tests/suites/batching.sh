@@ -8,18 +8,16 @@
 # shellcheck disable=SC2119 # vv_load may have parameters
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/peer.sh"
+. "$(dirname "$0")/lib/parameters.sh"
 
 cid=42
 parameters=/sys/module/vhost_vsock_rs/parameters
 declare -A count
 
-# set_parameters NAME=VALUE...: the others are Y.
+# set_parameters NAME=VALUE...: the others are at their defaults.
 set_parameters() {
-	local name pair
-	for name in rx_batch rx_coalesce tx_batch tx_coalesce; do
-		echo Y >"$parameters/$name"
-	done
-	for pair; do
+	local pair
+	for pair in $(params_values 0) "$@"; do
 		echo "${pair#*=}" >"$parameters/${pair%=*}"
 	done
 }

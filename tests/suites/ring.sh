@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # A guest made of user space, on rings of its own: every case of tests/ring.
-# Over C the cases that say so must fail. VV_ARGS reaches the program: --long,
+# Over C the cases that say so must fail. VV_ARGS reaches the program: --long, --short,
 # --only PATTERN.
 # Seconds: 400
 . "$(dirname "$0")/lib.sh"
