@@ -14,7 +14,7 @@ ifeq ($(origin CC),default)
 CC = $(kernel_cc)
 endif
 
-.PHONY: modules check-tree install uninstall demo test test-debug lint bench clean help
+.PHONY: modules check-tree install uninstall demo test test-params test-debug lint bench clean help
 
 modules: check-tree
 	$(MAKE) -C $(KDIR) M=$(CURDIR) $(if $(MO),MO=$(MO)) CC=$(CC) \
@@ -34,6 +34,9 @@ demo:
 
 test:
 	@scripts/bed/run-tests
+
+test-params:
+	@scripts/bed/params-test
 
 test-debug:
 	@scripts/bed/debug-test
@@ -56,6 +59,7 @@ help:
 	@echo 'Anywhere, as root (all is made in a cache of its own, nothing is installed but mmdebstrap):'
 	@echo '  make demo        move checked data between a host and a guest, over this module and over C'
 	@echo '  make test        run all tests over both modules'
+	@echo '  make test-params run suites over ours with six sets of parameters: each two values of each two'
 	@echo '  make test-debug  run tests over ours on a kernel with KASAN, lockdep and more (builds it first: long)'
 	@echo '  make lint        check the source'
 	@echo '  make bench       compare throughput and cost with the C module'
