@@ -78,15 +78,20 @@ guests_come_and_go() {
 	failed "$1"
 }
 
-# sender_fails WHAT PERCENT: in any function, for the task that uses the socket.
+# sender_fails WHAT PERCENT: in any function, for the task that uses the socket. It has
+# its program and its output in memory: a failure inside the file system of the others
+# would be theirs too.
 sender_fails() {
+	local log=/tmp/sender-$1
+	cp "$(command -v peer)" /tmp/failing-peer
 	fail_any "$1" "$2" Y
 	for _ in {1..20}; do
 		bash -c 'echo 1 >/proc/self/make-it-fail; exec "$@"' sh \
-			peer transfer --cid "$cid" --port "$PEER_PORT" --seed "$VV_SEED" --type stream \
-			--timeout 5 --up 100000 --down 100000 >>"$VV_OUT/sender-$1" 2>&1
+			/tmp/failing-peer transfer --cid "$cid" --port "$PEER_PORT" --seed "$VV_SEED" --type stream \
+			--timeout 5 --up 100000 --down 100000 >>"$log" 2>&1
 	done
-	failed "$1"
+	failed "$1" || return 1
+	cp "$log" "$VV_OUT"
 }
 
 all_is_well() {
