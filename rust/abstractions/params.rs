@@ -55,12 +55,6 @@ read_param!(
     vhost_vsock_rs_busyloop_us
 );
 read_param!(
-    /// Microseconds after which the worker looks for more packets to send by itself.
-    rx_linger_us,
-    u32,
-    vhost_vsock_rs_rx_linger_us
-);
-read_param!(
     /// Microseconds after which the worker looks for more packets of the guest by itself.
     tx_linger_us,
     u32,

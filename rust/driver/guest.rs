@@ -114,8 +114,9 @@ pub(crate) struct Guest {
     pub(super) seqpacket_allow: Atomic<bool>,
     pub(super) rx_requeued: Atomic<bool>,
     pub(super) tx_requeued: Atomic<bool>,
-    /// The worker comes back for what is in the send queue by itself.
-    rx_lingers: Atomic<bool>,
+    /// The worker will soon look at the send queue by itself: soon enough for what only gives credit.
+    credit_waits: Atomic<bool>,
+    released: Atomic<bool>,
     pub(super) stats: Counters,
     #[pin]
     debug_file: Mutex<Option<Pin<KBox<GuestStats>>>>,
@@ -233,25 +234,39 @@ impl Guest {
         }
     }
 
-    /// Has the worker look at the send queue, unless it will do so by itself.
+    /// Has the worker look at the send queue after a packet was added, unless that is one which only
+    /// gives `credit` and the worker will look soon by itself.
     ///
-    /// Called after a packet was added. A worker that lingers ends that before it looks at the
-    /// queue, both fully ordered, and adding to an empty queue is, too: either it sees the packet
-    /// or it is seen not to linger.
+    /// Adding to an empty queue is fully ordered, and the worker lets credit go, fully ordered,
+    /// before it looks at the queue: either it sees the packet, or credit is seen not to wait. What
+    /// is added behind others needs no order: they are taken under the same lock.
     #[inline]
-    pub(super) fn packet_added(&self, guard: &rcu::Guard) {
-        if !self.rx_lingers.load(Relaxed) {
+    pub(super) fn packet_added(&self, credit: bool, guard: &rcu::Guard) {
+        if !(credit && self.credit_waits.load(Relaxed)) {
             self.device.queue_send_work(guard);
         }
     }
 
-    /// Sleeps for a while, in which senders do not wake the worker, then has it look at the send
-    /// queue. Context: the worker of the RX queue; no lock held.
-    pub(super) fn linger_for_packets(&self, us: u32) {
-        self.rx_lingers.store(true, Relaxed);
-        self.device.linger(QueueId::Rx, us);
-        self.rx_lingers.xchg(false, Full);
-        self.device.queue_send_work(&rcu::read_lock());
+    /// Has packets that only give credit wait for [`Guest::let_credit_go`].
+    pub(super) fn hold_credit(&self) {
+        self.credit_waits.store(true, Relaxed);
+    }
+
+    /// Has the worker look at the send queue if there is anything in it.
+    pub(super) fn let_credit_go(&self) {
+        self.credit_waits.xchg(false, Full);
+        if !self.send_queue.is_empty() {
+            self.device.queue_send_work(&rcu::read_lock());
+        }
+    }
+
+    /// Microseconds that the worker may linger: none when the file is being released.
+    pub(super) fn linger_limit(&self, asked: u32) -> u32 {
+        if self.released.load(Relaxed) {
+            0
+        } else {
+            asked
+        }
     }
 
     /// Counts a reply that was put into the send queue.
@@ -413,7 +428,8 @@ impl CharDevice for Guest {
                 seqpacket_allow: Atomic::new(false),
                 rx_requeued: Atomic::new(false),
                 tx_requeued: Atomic::new(false),
-                rx_lingers: Atomic::new(false),
+                credit_waits: Atomic::new(false),
+                released: Atomic::new(false),
                 stats: Counters::new(),
                 debug_file <- new_mutex!(None),
             }),
@@ -432,6 +448,7 @@ impl CharDevice for Guest {
     /// Source: `vhost_vsock_dev_release()`; what is different is told in `Documentation/`.
     fn release(this: &Arc<Self>) {
         *this.debug_file.lock() = None;
+        this.released.store(true, Relaxed);
         Self::drain_tx(this);
         this.forget_cid();
         TransportRegistration::<VhostTransport>::reset_orphans();

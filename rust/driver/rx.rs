@@ -23,7 +23,6 @@ use crate::{
     abstractions::{
         params, trace,
         vhost::{
-            busy_clock,
             Chain,
             ChainError,
             Enabled,
@@ -70,8 +69,6 @@ struct RxPass<'a> {
     bytes: usize,
     packets: u32,
     replies: u32,
-    /// Microseconds after which the worker comes back by itself.
-    linger_us: u32,
 }
 
 impl<'a> RxPass<'a> {
@@ -85,7 +82,6 @@ impl<'a> RxPass<'a> {
             bytes: 0,
             packets: 0,
             replies: 0,
-            linger_us: 0,
         }
     }
 
@@ -93,11 +89,6 @@ impl<'a> RxPass<'a> {
         loop {
             if !self.has_packets(&mut ring) {
                 // Whoever sends the next one queues the work.
-                let limit = params::rx_linger_us();
-                self.linger_us = self
-                    .run
-                    .pace
-                    .pause(busy_clock, self.packets, self.bytes, limit);
                 return ring.leave();
             }
             match ring.next_chain() {
@@ -250,9 +241,6 @@ impl<'a> RxPass<'a> {
                 publishes: ring.publishes,
             },
         );
-        if self.linger_us > 0 {
-            guest.linger_for_packets(self.linger_us);
-        }
     }
 }
 

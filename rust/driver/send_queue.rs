@@ -25,7 +25,6 @@ use crate::{
     logic::{
         header::Header,
         lanes,
-        linger::Pace,
         run, //
     },
 };
@@ -184,8 +183,6 @@ pub(super) struct Run {
     lane: usize,
     /// Bytes that the lane has sent in its turn.
     turn_bytes: usize,
-    /// How fast packets come in.
-    pub(super) pace: Pace,
 }
 
 impl Run {
@@ -197,7 +194,6 @@ impl Run {
             bytes: 0,
             lane: 0,
             turn_bytes: 0,
-            pace: Pace::new(),
         }
     }
 

@@ -22,7 +22,10 @@ use crate::{
             VsockSock, //
         },
     },
-    logic::cid,
+    logic::{
+        cid,
+        header::OP_CREDIT_UPDATE, //
+    },
 };
 
 /// The host-to-guest transport: `vhost_transport` of the C driver.
@@ -42,11 +45,12 @@ impl HostTransport for VhostTransport {
         if !guest.device.is_started(QueueId::Rx) {
             return Err(EHOSTUNREACH());
         }
+        let credit = packet.header().op == OP_CREDIT_UPDATE;
         if packet.is_reply() {
             guest.add_reply();
         }
         guest.send_queue.push(packet);
-        guest.packet_added(&guard);
+        guest.packet_added(credit, &guard);
         Ok(())
     }
 

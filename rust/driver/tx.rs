@@ -68,10 +68,65 @@ pub(super) fn run(guest: &Guest) {
         return;
     };
 
+    let credit = HeldCredit::new(guest);
     let mut parts = guest.tx_parts.lock();
     let mut pass = TxPass::new(guest, &mut parts);
     let ring_stats = pass.run(ring);
-    pass.finish(&ring_stats);
+    let rest = pass.finish(&ring_stats);
+    drop(parts);
+    rest.take(guest);
+    credit.let_go();
+    rest.come_back(guest);
+}
+
+/// What the worker does before it comes back by itself, if it does.
+#[derive(Clone, Copy)]
+enum Rest {
+    /// It comes back when it is told.
+    Told,
+    /// It gives memory the time to be freed.
+    ForMemory,
+    /// It gives the guest the time to send more: microseconds.
+    Linger(u32),
+}
+
+impl Rest {
+    /// Context: no lock held.
+    fn take(self, guest: &Guest) {
+        match self {
+            Rest::Told => (),
+            Rest::ForMemory => kernel::time::delay::fsleep(RETRY_DELAY),
+            Rest::Linger(us) => guest.device.linger(QueueId::Tx, us),
+        }
+    }
+
+    fn come_back(self, guest: &Guest) {
+        if !matches!(self, Rest::Told) {
+            guest.tx_requeued.store(true, Relaxed);
+            guest.device.kick(QueueId::Tx, &rcu::read_lock());
+        }
+    }
+}
+
+/// With `tx_linger_us`, what only tells the guest that it may send more does not wake the worker
+/// from the beginning of a pass over TX until it has lingered. A reader that empties its socket
+/// after every pass would end each rest at once, and interrupt the guest for it.
+struct HeldCredit<'a>(Option<&'a Guest>);
+
+impl<'a> HeldCredit<'a> {
+    fn new(guest: &'a Guest) -> Self {
+        let held = params::tx_linger_us() > 0;
+        if held {
+            guest.hold_credit();
+        }
+        Self(held.then_some(guest))
+    }
+
+    fn let_go(self) {
+        if let Some(guest) = self.0 {
+            guest.let_credit_go();
+        }
+    }
 }
 
 /// What a buffer was found to hold.
@@ -188,8 +243,7 @@ struct TxPass<'a> {
     deliveries: u32,
     misaddressed: u32,
     retries: u32,
-    /// Microseconds after which the worker comes back by itself.
-    linger_us: u32,
+    rest: Rest,
     /// Payload.
     bytes: usize,
     /// What counts against the budget: buffers, and bytes of payload and headers.
@@ -208,7 +262,7 @@ impl<'a> TxPass<'a> {
             deliveries: 0,
             misaddressed: 0,
             retries: 0,
-            linger_us: 0,
+            rest: Rest::Told,
             bytes: 0,
             spent: 0,
             spent_bytes: 0,
@@ -216,6 +270,9 @@ impl<'a> TxPass<'a> {
     }
 
     fn run(&mut self, mut ring: Ring<'_>) -> RingStats {
+        if params::tx_linger_us() > 0 {
+            self.parts.pace.begin(busy_clock());
+        }
         loop {
             if !self.guest.may_reply() {
                 // Whoever takes the replies out of the send queue kicks this queue.
@@ -227,6 +284,7 @@ impl<'a> TxPass<'a> {
                     self.gather(&mut ring);
                     if self.deliver_or_put_back(&mut ring).is_err() {
                         self.retries += 1;
+                        self.rest = Rest::ForMemory;
                         return ring.leave();
                     }
                 }
@@ -238,12 +296,11 @@ impl<'a> TxPass<'a> {
                     if ring.poll_for_buffer(ring.poll_timeout(params::busyloop_us())) {
                         continue;
                     }
-                    let limit = params::tx_linger_us();
-                    self.linger_us =
-                        self.parts
-                            .pace
-                            .pause(busy_clock, self.packets, self.bytes, limit);
-                    if self.linger_us > 0 {
+                    let limit = self.guest.linger_limit(params::tx_linger_us());
+                    let pace = &mut self.parts.pace;
+                    let pause = pace.pause(busy_clock, self.packets, self.bytes, limit);
+                    if pause > 0 {
+                        self.rest = Rest::Linger(pause);
                         return ring.leave();
                     }
                     match ring.enable_notifications() {
@@ -259,6 +316,7 @@ impl<'a> TxPass<'a> {
             }
             if ring.exceeds_weight(self.spent, self.spent_bytes) {
                 self.guest.tx_requeued.store(true, Relaxed);
+                self.parts.pace.unfinished(self.packets, self.bytes);
                 return ring.leave();
             }
         }
@@ -404,7 +462,7 @@ impl<'a> TxPass<'a> {
     }
 
     /// Accounts for the pass. The queue's mutex is held no more.
-    fn finish(&self, ring: &RingStats) {
+    fn finish(&self, ring: &RingStats) -> Rest {
         let guest = self.guest;
         count!(
             guest,
@@ -428,14 +486,6 @@ impl<'a> TxPass<'a> {
                 publishes: ring.publishes,
             },
         );
-        if self.retries > 0 {
-            kernel::time::delay::fsleep(RETRY_DELAY);
-        } else if self.linger_us > 0 {
-            guest.device.linger(QueueId::Tx, self.linger_us);
-        } else {
-            return;
-        }
-        guest.tx_requeued.store(true, Relaxed);
-        guest.device.kick(QueueId::Tx, &rcu::read_lock());
+        self.rest
     }
 }

@@ -135,19 +135,36 @@ void rs_cpu_relax(void)
 }
 
 /*
- * Sleeps for @us microseconds, or until work is queued for the worker of @vq,
+ * Whether work waits for the worker of @vq. vhost_vq_has_work() does not see what
+ * the core has taken off the worker's list and not begun: that has its flag set, and
+ * queueing it once more wakes nobody. @send_work is the work of the device that
+ * belongs to no queue.
+ */
+bool rs_vhost_work_waits(struct vhost_virtqueue *vq, struct vhost_work *send_work)
+{
+	int i;
+
+	for (i = 0; i < vq->dev->nvqs; i++)
+		if (test_bit(VHOST_WORK_QUEUED, &vq->dev->vqs[i]->poll.work.flags))
+			return true;
+	return test_bit(VHOST_WORK_QUEUED, &send_work->flags) || vhost_vq_has_work(vq);
+}
+
+/*
+ * Sleeps for at most @us microseconds, or until work waits for the worker of @vq,
  * which this is called in.
  *
  * Context: process context; no lock held.
  */
-void rs_vhost_vq_linger(struct vhost_virtqueue *vq, u32 us)
+void rs_vhost_linger(struct vhost_virtqueue *vq, struct vhost_work *send_work, u32 us)
 {
-	ktime_t time = us_to_ktime(us);
+	u64 slack = us * NSEC_PER_USEC / 4;
+	ktime_t time = us_to_ktime(us) - slack;
 
 	/* Whoever queues work wakes the worker, whatever it sleeps in. */
 	set_current_state(TASK_IDLE);
-	if (!vhost_vq_has_work(vq))
-		schedule_hrtimeout_range(&time, time / 4, HRTIMER_MODE_REL);
+	if (!rs_vhost_work_waits(vq, send_work))
+		schedule_hrtimeout_range(&time, slack, HRTIMER_MODE_REL);
 	__set_current_state(TASK_RUNNING);
 }
 

@@ -29,7 +29,8 @@ void rs_run_in_mm(struct mm_struct *mm, void (*run)(void *data), void *data);
 u64 rs_busy_clock(void);
 bool rs_should_stop_polling(void);
 void rs_cpu_relax(void);
-void rs_vhost_vq_linger(struct vhost_virtqueue *vq, u32 us);
+bool rs_vhost_work_waits(struct vhost_virtqueue *vq, struct vhost_work *send_work);
+void rs_vhost_linger(struct vhost_virtqueue *vq, struct vhost_work *send_work, u32 us);
 
 struct net *rs_get_current_net(netns_tracker *tracker);
 void rs_put_net_track(struct net *net, netns_tracker *tracker);

@@ -16,6 +16,9 @@ pub const TYPE_STREAM: u16 = 1;
 /// Operation that carries payload: `VIRTIO_VSOCK_OP_RW`.
 pub const OP_RW: u16 = 5;
 
+/// Operation that tells how much may be sent, and nothing else: `VIRTIO_VSOCK_OP_CREDIT_UPDATE`.
+pub const OP_CREDIT_UPDATE: u16 = 6;
+
 /// Flag of the last packet of a message: `VIRTIO_VSOCK_SEQ_EOM`.
 pub const SEQ_EOM: u32 = 1 << 0;
 /// Flag of the last packet of a record, set only beside [`SEQ_EOM`]: `VIRTIO_VSOCK_SEQ_EOR`.

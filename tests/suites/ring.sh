@@ -10,4 +10,4 @@
 vv_load || { echo "Bail out! the module cannot be loaded"; exit 1; }
 modprobe vsockmon || { echo "Bail out! no vsockmon"; exit 1; }
 # shellcheck disable=SC2086 # VV_ARGS is a list of words.
-exec ring --driver "$VV_MODULE" --seed "$VV_SEED" $VV_ARGS
+exec ring --driver "$VV_MODULE" --seed "$VV_SEED" --slow "$VV_SLOW" $VV_ARGS

@@ -190,6 +190,12 @@ impl<T: Backend> Device<T> {
         unsafe { ptr::addr_of_mut!((*self.raw.get()).vqs[id as usize]) }
     }
 
+    /// The `struct vhost_work` for [`Backend::handle_send`].
+    fn send_work(&self) -> *mut bindings::vhost_work {
+        // SAFETY: As above.
+        unsafe { ptr::addr_of_mut!((*self.raw.get()).send_work) }
+    }
+
     /// Takes the device mutex. Context: process context; may sleep. Outside the queue mutexes.
     pub(crate) fn lock(&self) -> DeviceGuard<'_, T> {
         // SAFETY: The mutex was initialised by `vhost_dev_init()`.
@@ -205,7 +211,7 @@ impl<T: Backend> Device<T> {
     pub(crate) fn lock_queue(&self, id: QueueId) -> QueueGuard<'_> {
         // SAFETY: The queue belongs to this device, which was initialised and lives for the
         // lifetime of the guard.
-        unsafe { QueueGuard::lock(self.vq(id), id) }
+        unsafe { QueueGuard::lock(self.vq(id), id, self.send_work()) }
     }
 
     /// Whether a queue is started. A hint: without the queue's mutex it may change at once.
@@ -233,10 +239,7 @@ impl<T: Backend> Device<T> {
             return false;
         }
         // SAFETY: Both are parts of this device and initialised.
-        unsafe {
-            let work = ptr::addr_of_mut!((*self.raw.get()).send_work);
-            bindings::vhost_vq_work_queue(self.vq(QueueId::Rx), work)
-        }
+        unsafe { bindings::vhost_vq_work_queue(self.vq(QueueId::Rx), self.send_work()) }
     }
 
     /// Has the worker of a queue run its handler as if the guest had kicked it; false if the queue
@@ -252,10 +255,11 @@ impl<T: Backend> Device<T> {
 
     /// Sleeps for at most `us` microseconds, less if there is other work for the worker of a queue.
     ///
-    /// Context: that worker, or whoever stands in for it; no lock held.
+    /// Context: that worker; no lock held.
     pub(crate) fn linger(&self, id: QueueId, us: u32) {
-        // SAFETY: The queue is valid. `set_current_state()` suits any task that may sleep.
-        unsafe { bindings::rs_vhost_vq_linger(self.vq(id), us) };
+        // SAFETY: The queue and the work are valid and initialised. The shim leaves the task in
+        // the state in which it found it.
+        unsafe { bindings::rs_vhost_linger(self.vq(id), self.send_work(), us) };
     }
 
     /// Sets the backend features of both queues. Takes the device mutex.

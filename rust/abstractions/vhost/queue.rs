@@ -23,11 +23,13 @@ use crate::bindings;
 ///
 /// # Invariants
 ///
-/// - `vq` is a queue of an initialised device that lives for `'a`.
+/// - `vq` is a queue of an initialised device that lives for `'a`, and so does `send_work`, which
+///   is initialised, too.
 /// - Its mutex is held by the current task while this exists.
 pub(crate) struct QueueGuard<'a> {
     vq: *mut bindings::vhost_virtqueue,
     id: QueueId,
+    send_work: *mut bindings::vhost_work,
     _device: PhantomData<&'a ()>,
     _not_send: NotThreadSafe,
 }
@@ -44,14 +46,20 @@ impl<'a> QueueGuard<'a> {
     ///
     /// # Safety
     ///
-    /// `vq` must be the queue `id` of an initialised device that lives for `'a`.
-    pub(super) unsafe fn lock(vq: *mut bindings::vhost_virtqueue, id: QueueId) -> Self {
+    /// `vq` must be the queue `id` of an initialised device that lives for `'a`, and `send_work`
+    /// the device's own work.
+    pub(super) unsafe fn lock(
+        vq: *mut bindings::vhost_virtqueue,
+        id: QueueId,
+        send_work: *mut bindings::vhost_work,
+    ) -> Self {
         // SAFETY: By the requirement the mutex is initialised.
         unsafe { bindings::mutex_lock(ptr::addr_of_mut!((*vq).mutex)) };
         // INVARIANT: Just taken; the rest is required.
         Self {
             vq,
             id,
+            send_work,
             _device: PhantomData,
             _not_send: NotThreadSafe,
         }
@@ -65,6 +73,12 @@ impl<'a> QueueGuard<'a> {
     /// Which queue this is.
     pub(super) fn id(&self) -> QueueId {
         self.id
+    }
+
+    /// Whether other work waits for the worker that runs this queue.
+    pub(super) fn work_waits(&self) -> bool {
+        // SAFETY: By the type invariant both are valid and initialised.
+        unsafe { bindings::rs_vhost_work_waits(self.vq, self.send_work) }
     }
 
     /// Whether the queue is started.

@@ -531,11 +531,10 @@ impl<'a> Ring<'a> {
     pub(crate) fn poll_until(&mut self, timeout: u32, ready: impl Fn(&Self) -> bool) -> bool {
         let start = busy_clock();
         while !ready(self) {
-            // SAFETY: The shim has no preconditions; the queue is valid.
-            let wanted = unsafe {
-                bindings::rs_should_stop_polling() || bindings::vhost_vq_has_work(self.vq())
-            };
-            if wanted || busy_poll::is_over(start, busy_clock(), timeout) {
+            // SAFETY: The shim has no preconditions.
+            let wanted = unsafe { bindings::rs_should_stop_polling() };
+            if wanted || self.queue.work_waits() || busy_poll::is_over(start, busy_clock(), timeout)
+            {
                 return ready(self);
             }
             // SAFETY: As above.

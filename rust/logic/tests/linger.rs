@@ -7,10 +7,17 @@ use vhost_vsock_logic::linger::*;
 
 const LIMIT: u32 = 500;
 
-/// A pace that has seen one pass end at `now`.
+/// A pace whose first pass begins at `now`.
 fn begun(now: u64) -> Pace {
     let mut pace = Pace::new();
-    assert_eq!(pace.pause(|| now, WANTED_PACKETS, 0, LIMIT), LIMIT);
+    pace.begin(now);
+    pace
+}
+
+/// A pace that has lingered since `now`.
+fn lingered(now: u64) -> Pace {
+    let mut pace = begun(now);
+    assert_ne!(pace.pause(|| now, MIN_PACKETS, 0, LIMIT), 0);
     pace
 }
 
@@ -26,44 +33,79 @@ fn a_few_packets_never_wait() {
     for packets in 0..MIN_PACKETS {
         let mut pace = begun(7);
         assert_eq!(pace.pause(|| unreachable!(), packets, 100, LIMIT), 0);
-        assert_eq!(pace, Pace::new(), "{packets} packets end the pace");
+        assert_eq!(pace, Pace::new());
     }
-    assert_ne!(Pace::new().pause(|| 7, MIN_PACKETS, 100, LIMIT), 0);
+    assert_ne!(begun(7).pause(|| 20, MIN_PACKETS, 100, LIMIT), 0);
+    assert_eq!(Pace::new().pause(|| unreachable!(), 100, 100, LIMIT), 0);
 }
 
 #[test]
-fn what_fills_a_window_does_not_wait() {
-    let bytes = WANTED_BYTES as usize;
-    assert_eq!(begun(7).pause(|| 20, 100, bytes, LIMIT), 0);
-    assert_ne!(begun(7).pause(|| 20, 100, bytes - 1, LIMIT), 0);
+fn a_pace_that_slows_down_ends_later_than_it_begins() {
+    for packets in ENOUGH_PACKETS..MIN_PACKETS {
+        assert_ne!(lingered(7).pause(|| 100, packets, 100, LIMIT), 0);
+    }
+    for packets in 0..ENOUGH_PACKETS {
+        let mut pace = lingered(7);
+        assert_eq!(pace.pause(|| unreachable!(), packets, 100, LIMIT), 0);
+        assert_eq!(pace, Pace::new());
+    }
+}
+
+#[test]
+fn large_packets_do_not_wait() {
+    assert_eq!(begun(7).pause(|| unreachable!(), 10, 10 * LARGE, LIMIT), 0);
+    assert_ne!(begun(7).pause(|| 20, 10, 10 * LARGE - 1, LIMIT), 0);
 }
 
 #[test]
 fn the_worker_comes_back_for_a_quarter_of_a_ring() {
     // 16 packets in 40 us: 32 in 80.
-    assert_eq!(begun(1000).pause(|| 1040, 16, 16 * 64, LIMIT), 80);
+    assert_eq!(lingered(1000).pause(|| 1040, 16, 16 * 64, LIMIT), 80);
     // 64 packets in 40 us: 32 in 20.
-    assert_eq!(begun(1000).pause(|| 1040, 64, 64 * 64, LIMIT), 20);
+    assert_eq!(lingered(1000).pause(|| 1040, 64, 64 * 64, LIMIT), 20);
     // 10 packets of 4 KiB in 40 us: 16 in 64.
-    assert_eq!(begun(1000).pause(|| 1040, 10, 10 << 12, LIMIT), 64);
+    assert_eq!(lingered(1000).pause(|| 1040, 10, 10 << 12, LIMIT), 64);
     // The clock has wrapped.
-    assert_eq!(begun(u64::MAX - 9).pause(|| 30, 16, 0, LIMIT), 80);
+    assert_eq!(lingered(u64::MAX - 9).pause(|| 30, 16, 0, LIMIT), 80);
 }
 
 #[test]
-fn at_a_steady_pace_passes_settle_at_what_is_wanted() {
-    for us_per_packet in [1u32, 3, 10] {
-        let (mut pace, mut now, mut pause) = (Pace::new(), 0u64, LIMIT);
-        let mut packets = 0;
-        for _ in 0..20 {
-            let elapsed = u64::from(pause) + 4 * u64::from(us_per_packet);
-            now += elapsed;
-            packets = (elapsed / u64::from(us_per_packet)) as u32;
-            pause = pace.pause(|| now, packets, packets as usize * 64, LIMIT);
+fn at_first_it_goes_by_the_pass_itself() {
+    // 16 packets taken in 40 us: they came in 80 at least.
+    let mut pace = begun(1000);
+    assert_eq!(pace.pause(|| 1040, 16, 0, LIMIT), 160);
+    // The pass that begins later is part of the same pace: 40 in 200 us.
+    pace.begin(1200);
+    assert_eq!(pace.pause(|| 1240, 40, 0, LIMIT), 160);
+}
+
+#[test]
+fn at_a_steady_pace_it_comes_back_for_what_is_wanted() {
+    for us_per_packet in [1u32, 3, 10, 30] {
+        let (mut pace, mut now, mut pause, mut waiting) = (Pace::new(), 0u64, 0, 12);
+        for _ in 0..5 {
+            pace.begin(now);
+            // While a packet is taken, half of another comes.
+            let packets = 2 * waiting;
+            now += u64::from(waiting * us_per_packet);
+            pause = pace.pause(|| now, packets, packets as usize * 64, 1000);
+            now += u64::from(pause);
+            waiting = pause / us_per_packet;
         }
-        let seen = WANTED_PACKETS..WANTED_PACKETS + 6;
-        assert!(seen.contains(&packets), "{packets} at {us_per_packet} us");
+        assert_eq!(pause, WANTED_PACKETS * us_per_packet);
     }
+}
+
+#[test]
+fn passes_that_used_up_their_budget_count() {
+    let mut pace = lingered(1000);
+    pace.unfinished(246, 246 * 64);
+    // 256 packets in 80 us, though only ten in the last pass: 32 in 10.
+    assert_eq!(pace.pause(|| 1080, 10, 10 * 64, LIMIT), 10);
+    pace.unfinished(256, 0);
+    assert_ne!(pace.pause(|| 1100, 0, 0, LIMIT), 0, "256 packets");
+    assert_eq!(pace.pause(|| unreachable!(), 0, 0, LIMIT), 0);
+    assert_eq!(pace, Pace::new());
 }
 
 proptest! {
@@ -80,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn a_pace_always_waits(now: u64, elapsed: u64, packets in MIN_PACKETS.., bytes in 0..WANTED_BYTES as usize) {
+    fn a_pace_always_waits(now: u64, elapsed: u64, packets in MIN_PACKETS.., bytes in 0..MIN_PACKETS as usize * LARGE) {
         let pause = begun(now).pause(|| now.wrapping_add(elapsed), packets, bytes, LIMIT);
         prop_assert!(pause > 0);
     }

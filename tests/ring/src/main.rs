@@ -38,6 +38,9 @@ struct Args {
     /// seconds yet.
     #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..4095))]
     run: u64,
+    /// How many times longer than usual a step may take.
+    #[arg(long, value_name = "TIMES", default_value_t = 1)]
+    slow: u64,
 }
 
 fn main() -> ExitCode {
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
             _ => Length::Usual,
         },
         run: args.run,
+        slow: args.slow,
     };
     runner::run(&cases, &options)
 }

@@ -20,6 +20,8 @@ pub struct Options {
     pub length: Length,
     /// The number of the run, less than 4095.
     pub run: u64,
+    /// How many times longer than usual a step may take.
+    pub slow: u64,
 }
 
 impl Options {
@@ -136,7 +138,7 @@ fn run_case(case: &Case, at: usize, options: &Options) -> Report {
         Ok(ForkResult::Parent { child }) => {
             drop(writer);
             let _ = setpgid(child, child);
-            watch(case, child, reader)
+            watch(case.limit * options.slow, child, reader)
         }
         Err(errno) => Report {
             failure: Some(format!("fork(): {errno}")),
@@ -168,16 +170,16 @@ fn child(case: &Case, at: usize, options: &Options, report: File) -> ! {
     std::process::exit(0);
 }
 
-/// Reads what the child says until it ends, or until a step takes too long; then it is killed.
-fn watch(case: &Case, child: Pid, mut from: File) -> Report {
+/// Reads what the child says until it ends, or until a step takes `limit` seconds; then it is killed.
+fn watch(limit: u64, child: Pid, mut from: File) -> Report {
     let mut report = Report::default();
     let mut step = String::from("start of the case");
     let mut verdict = false;
     let mut text = Vec::new();
     let failure = loop {
-        match wait_readable(&from, Duration::from_secs(case.limit)) {
+        match wait_readable(&from, Duration::from_secs(limit)) {
             Ok(true) => {}
-            _ => break Some(format!("stuck for {} s in: {step}", case.limit)),
+            _ => break Some(format!("stuck for {limit} s in: {step}")),
         }
         let mut part = [0; 4096];
         let len = from.read(&mut part).unwrap_or(0);

@@ -23,6 +23,10 @@ pub const CASES: &[Case] = &[
         in_mode(cx, &[("busyloop_us", "200")])
     })
     .c_differs(NO_PARAMETERS),
+    Case::new("ours/without-lingering", |cx| {
+        in_mode(cx, &[("tx_linger_us", "0")])
+    })
+    .c_differs(NO_PARAMETERS),
     Case::new("ours/parameters-changed-under-traffic", changing).c_differs(NO_PARAMETERS),
     Case::new("ours/in-order-is-offered-when-asked", in_order_offer).c_differs(NO_PARAMETERS),
     Case::new("ours/busy-loop-timeout-saves-kicks", busy_loop)
@@ -35,7 +39,7 @@ pub const CASES: &[Case] = &[
 ];
 
 /// Runs the model and the shapes, shortened, with parameters set.
-pub(super) fn in_mode(cx: &mut Context, parameters: &[(&'static str, &str)]) -> Result<()> {
+fn in_mode(cx: &mut Context, parameters: &[(&'static str, &str)]) -> Result<()> {
     cx.c_differs_here();
     let _set: Vec<Parameter> = parameters
         .iter()
