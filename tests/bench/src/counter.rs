@@ -143,6 +143,18 @@ pub(crate) fn read(tid: u32) -> Result<Counts> {
     Ok(counts)
 }
 
+/// The same, with the counts of all `tasks` together.
+pub(crate) fn read_all(tasks: &[u32]) -> Result<Counts> {
+    let mut counts = read(tasks.first().copied().unwrap_or(0))?;
+    for &task in tasks.iter().skip(1) {
+        let other = read(task)?;
+        counts.task_kernel += other.task_kernel;
+        counts.task_user += other.task_user;
+        counts.task_runs += other.task_runs;
+    }
+    Ok(counts)
+}
+
 /// Tells the plugin which functions to watch, by what the running kernel has, and waits until it does. A function of a
 /// module that is not loaded is not counted.
 pub(crate) fn set_up() -> Result<()> {
@@ -189,8 +201,14 @@ struct Page {
     blocks: [[u64; 2]; PAGE_BLOCKS],
 }
 
-/// Counts where the instructions of task `tid` are during `work`: by function, most first.
-pub(crate) fn profile(tid: u32, work: impl FnOnce() -> Result<()>) -> Result<Vec<(String, u64)>> {
+/// Counts where the instructions of task `tid` are during `work`, which moves `packets` packets: those of the `most`
+/// dearest functions for each packet, most first.
+pub(crate) fn profile(
+    tid: u32,
+    most: usize,
+    packets: u32,
+    work: impl FnOnce() -> Result<()>,
+) -> Result<Vec<(String, f64)>> {
     order::<4>(tid.into(), 0);
     apply(true)?;
     work()?;
@@ -202,12 +220,14 @@ pub(crate) fn profile(tid: u32, work: impl FnOnce() -> Result<()>) -> Result<Vec
     for [address, executed] in blocks {
         *functions.entry(symbols.name(address)).or_insert(0) += executed;
     }
-    let mut sorted: Vec<_> = functions
-        .into_iter()
-        .map(|(name, executed)| (name.to_owned(), executed))
-        .collect();
+    let mut sorted: Vec<(&str, u64)> = functions.into_iter().collect();
     sorted.sort_by_key(|(_, executed)| Reverse(*executed));
-    Ok(sorted)
+    let each = |executed| (10.0 * executed as f64 / f64::from(packets)).round() / 10.0;
+    Ok(sorted
+        .into_iter()
+        .take(most)
+        .map(|(name, executed)| (name.to_owned(), each(executed)))
+        .collect())
 }
 
 fn blocks() -> Vec<[u64; 2]> {

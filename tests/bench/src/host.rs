@@ -6,22 +6,30 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 /// Counters of our driver over all guests; absent with the C driver.
 const DRIVER_COUNTERS: &str = "/sys/kernel/debug/vhost_vsock_rs/total";
 
 /// Thread id of the vhost worker of process `pid`.
 pub(crate) fn worker_of(pid: u32) -> Result<u32> {
+    let worker = workers_of(pid)?.first().copied();
+    worker.with_context(|| format!("process {pid} has no vhost worker"))
+}
+
+/// Thread ids of the vhost workers of process `pid`.
+pub(crate) fn workers_of(pid: u32) -> Result<Vec<u32>> {
+    let mut workers = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task")).context("/proc")? {
         let entry = entry?;
         let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
         if name.starts_with("vhost-") {
             let tid = entry.file_name();
-            return tid.to_str().and_then(|tid| tid.parse().ok()).context("tid");
+            let tid = tid.to_str().and_then(|tid| tid.parse().ok());
+            workers.push(tid.context("tid")?);
         }
     }
-    bail!("process {pid} has no vhost worker");
+    Ok(workers)
 }
 
 /// Time that a thread has run, in nanoseconds.

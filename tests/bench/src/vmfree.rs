@@ -3,34 +3,35 @@
 //! Instruction counts of the driver with a guest made of user space: everything that runs is counted, and under
 //! `-icount` the same run gives the same counts.
 
-mod guest;
+pub(crate) mod guest;
 mod packet;
 mod ring;
-mod sched;
-mod tally;
+pub(crate) mod sched;
+pub(crate) mod socket;
+pub(crate) mod tally;
 
 use std::io::{Read, Write};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use socket2::{Domain, SockAddr, Socket, Type};
-use std::os::fd::AsRawFd;
+use anyhow::{Context, Result};
+use socket2::Socket;
 
 use crate::counter;
 use crate::host::worker_of;
 use crate::record::{Direction, Exact, Profile};
-use guest::{Guest, PORT};
+use guest::Guest;
 use sched::Urgency;
 use tally::Tally;
 
 /// Receive window of both ends while packets come in bursts, in bytes: no burst waits for credit.
-const WIDE: u32 = 64 << 20;
+pub(crate) const WIDE: u32 = 64 << 20;
 /// Receive window of both ends otherwise: the kernel's default.
 const USUAL: u32 = 256 << 10;
 /// Time for everything to come to rest, of which none is counted but as idle.
-const REST: Duration = Duration::from_millis(20);
-const CID: u32 = 42;
+pub(crate) const REST: Duration = Duration::from_millis(20);
+/// CID of the guest, or of the first one.
+pub(crate) const CID: u32 = 42;
 
 /// What to run.
 #[derive(Clone, Debug, clap::Args)]
@@ -104,8 +105,7 @@ fn run_case(options: &Options, case: Case) -> Result<()> {
     let guest = Guest::start(CID, case.window())?;
     let worker = worker_of(std::process::id())?;
     let arrived = Tally::new()?;
-    let socket = Socket::new(Domain::VSOCK, Type::STREAM, None).context("socket")?;
-    set_window(&socket, case.window())?;
+    let socket = socket::new(case.window())?;
     let others = if case.burst == 0 {
         Urgency::Usual
     } else {
@@ -113,13 +113,12 @@ fn run_case(options: &Options, case: Case) -> Result<()> {
     };
     thread::scope(|scope| {
         scope.spawn(|| on_thread(others, || guest.run()));
-        socket
-            .connect(&SockAddr::vsock(CID, PORT))
-            .context("connect")?;
+        socket::connect(&socket, CID)?;
         scope.spawn(|| on_thread(others, || drain(&socket, &arrived)));
         let ends = Ends {
             guest: &guest,
             socket: &socket,
+            port: socket::port(&socket)?,
             arrived: &arrived,
         };
         let answer = rounds(options, case, &ends, worker);
@@ -132,7 +131,7 @@ fn run_case(options: &Options, case: Case) -> Result<()> {
 }
 
 /// What a thread beside the sender does. One that cannot go on would leave the others waiting for ever.
-fn on_thread(urgency: Urgency, task: impl FnOnce() -> Result<()>) {
+pub(crate) fn on_thread(urgency: Urgency, task: impl FnOnce() -> Result<()>) {
     if let Err(error) = sched::set(urgency).and_then(|()| task()) {
         eprintln!("{error:#}");
         std::process::exit(1);
@@ -177,12 +176,7 @@ fn profile(options: &Options, case: Case, ends: &Ends<'_>, worker: u32) -> Resul
         thread::sleep(REST);
         Ok(())
     };
-    let packets = f64::from(case.packets());
-    let functions = counter::profile(worker, work)?
-        .into_iter()
-        .take(options.profile)
-        .map(|(name, executed)| (name, (10.0 * executed as f64 / packets).round() / 10.0))
-        .collect();
+    let functions = counter::profile(worker, options.profile, case.packets(), work)?;
     Ok(Profile {
         mode: options.mode.clone(),
         direction: case.direction,
@@ -196,6 +190,8 @@ fn profile(options: &Options, case: Case, ends: &Ends<'_>, worker: u32) -> Resul
 struct Ends<'a> {
     guest: &'a Guest,
     socket: &'a Socket,
+    /// The host's port.
+    port: u32,
     /// What the host's end has received.
     arrived: &'a Tally,
 }
@@ -212,7 +208,7 @@ impl Ends<'_> {
         for packet in 1..=packets {
             match case.direction {
                 Direction::ToGuest => (&mut &*self.socket).write_all(&data).context("send")?,
-                Direction::ToHost => self.guest.send(case.size)?,
+                Direction::ToHost => self.guest.send(self.port, case.size)?,
             }
             if case.burst != 0 && packet % case.burst == 0 || packet == packets {
                 there.wait(start + u64::from(packet) * u64::from(case.size))?;
@@ -220,29 +216,6 @@ impl Ends<'_> {
         }
         Ok(())
     }
-}
-
-fn set_window(socket: &Socket, bytes: u32) -> Result<()> {
-    // `SO_VM_SOCKETS_BUFFER_MAX_SIZE`, `SO_VM_SOCKETS_BUFFER_SIZE`.
-    for name in [2, 0] {
-        let value = u64::from(bytes);
-        // SAFETY: `value` is valid for its size.
-        let status = unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::AF_VSOCK,
-                name,
-                std::ptr::from_ref(&value).cast(),
-                size_of_val(&value) as libc::socklen_t,
-            )
-        };
-        ensure!(
-            status == 0,
-            "setsockopt: {}",
-            std::io::Error::last_os_error()
-        );
-    }
-    Ok(())
 }
 
 /// Reads to the end of the stream.

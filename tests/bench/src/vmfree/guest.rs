@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A guest made of user space: one connection, opened by the host, and what Linux's driver does about it.
+//! A guest made of user space: connections that the host opens, and what Linux's driver does about them.
 
+use std::collections::HashMap;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::{Context, Result, ensure};
@@ -39,28 +40,27 @@ pub(crate) const PORT: u32 = 1234;
 /// Linux gives credit when less than this is left (`VIRTIO_VSOCK_MAX_PKT_BUF_SIZE`).
 const CREDIT_MARK: u32 = 64 << 10;
 
-type Memory = Arc<GuestMemoryMmap<()>>;
+/// The memory of a guest.
+pub(crate) type Memory = Arc<GuestMemoryMmap<()>>;
 
-/// The host's end, as its last packet tells.
+/// One connection.
 #[derive(Default)]
-struct Host {
-    port: AtomicU32,
-    window: AtomicU32,
-    taken: AtomicU32,
+struct Connection {
+    /// The host's window, and what it has taken in, as its last packet tells.
+    window: u32,
+    taken: u32,
+    /// Payload bytes sent.
+    sent: u32,
+    /// Payload bytes taken in.
+    received: u32,
+    /// The same, as last told to the host.
+    told: u32,
 }
 
 struct Receiver {
     ring: Ring,
     /// Slots whose buffers the device does not have.
     spare: Vec<u16>,
-}
-
-struct Sender {
-    ring: Ring,
-    /// Payload bytes sent.
-    sent: u32,
-    /// Payload bytes taken in, as last told to the host.
-    told: u32,
 }
 
 /// The guest. `run` is its interrupt handler.
@@ -71,9 +71,10 @@ pub(crate) struct Guest {
     /// Receive window, in bytes.
     window: u32,
     rx: Mutex<Receiver>,
-    tx: Mutex<Sender>,
-    host: Host,
-    /// Payload that came.
+    tx: Mutex<Ring>,
+    /// By the host's port. Locked before the rings are.
+    connections: Mutex<HashMap<u32, Connection>>,
+    /// Payload that came, of all connections.
     pub received: Tally,
     /// A sender waits for `changed`.
     waiting: AtomicBool,
@@ -93,40 +94,56 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no thread of the guest panics")
 }
 
+/// Memory of a guest. Touched, so that no page is made during a measurement.
+pub(crate) fn new_memory() -> Result<Memory> {
+    let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(BASE), MEMORY)])
+        .map(Arc::new)
+        .context("guest memory")?;
+    memory.write_slice(&vec![0; MEMORY], GuestAddress(BASE))?;
+    Ok(memory)
+}
+
+/// A device that nothing is set up of.
+pub(crate) fn open(memory: &Memory) -> Result<Vsock<Memory>> {
+    Vsock::new(memory.clone()).context("/dev/vhost-vsock")
+}
+
+/// Starts a device with that CID, and gives its RX ring, full of buffers, and its TX ring.
+pub(crate) fn start(device: &Vsock<Memory>, memory: &Memory, cid: u32) -> Result<(Ring, Ring)> {
+    device.set_owner()?;
+    device.set_features(
+        (1 << VIRTIO_F_VERSION_1)
+            | (1 << VIRTIO_RING_F_EVENT_IDX)
+            | (1 << VIRTIO_RING_F_INDIRECT_DESC),
+    )?;
+    let user = memory.get_host_address(GuestAddress(BASE))? as u64;
+    let region = VhostUserMemoryRegionInfo {
+        guest_phys_addr: BASE,
+        memory_size: MEMORY as u64,
+        userspace_addr: user,
+        mmap_offset: 0,
+        mmap_handle: -1,
+    };
+    device.set_mem_table(&[region])?;
+    let mut rx = Ring::new(device, memory, RX, BASE)?;
+    let tx = Ring::new(device, memory, TX, BASE + ring::SPACE)?;
+    for slot in 0..SIZE {
+        let address = RX_BUFFERS + RX_STRIDE * u64::from(slot);
+        rx.describe(slot, address, RX_BUFFER, true);
+        rx.offer(slot);
+    }
+    rx.flush()?;
+    device.set_guest_cid(cid.into())?;
+    device.start()?;
+    Ok((rx, tx))
+}
+
 impl Guest {
     /// Makes a guest with that CID and receive window, full of RX buffers, and starts it.
     pub(crate) fn start(cid: u32, window: u32) -> Result<Self> {
-        let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(BASE), MEMORY)])
-            .map(Arc::new)
-            .context("guest memory")?;
-        // Touched, so that no page is made during a measurement.
-        memory.write_slice(&vec![0; MEMORY], GuestAddress(BASE))?;
-        let device = Vsock::new(memory.clone()).context("/dev/vhost-vsock")?;
-        device.set_owner()?;
-        device.set_features(
-            (1 << VIRTIO_F_VERSION_1)
-                | (1 << VIRTIO_RING_F_EVENT_IDX)
-                | (1 << VIRTIO_RING_F_INDIRECT_DESC),
-        )?;
-        let user = memory.get_host_address(GuestAddress(BASE))? as u64;
-        let region = VhostUserMemoryRegionInfo {
-            guest_phys_addr: BASE,
-            memory_size: MEMORY as u64,
-            userspace_addr: user,
-            mmap_offset: 0,
-            mmap_handle: -1,
-        };
-        device.set_mem_table(&[region])?;
-        let mut rx = Ring::new(&device, &memory, RX, BASE)?;
-        let tx = Ring::new(&device, &memory, TX, BASE + ring::SPACE)?;
-        for slot in 0..SIZE {
-            let address = RX_BUFFERS + RX_STRIDE * u64::from(slot);
-            rx.describe(slot, address, RX_BUFFER, true);
-            rx.offer(slot);
-        }
-        rx.flush()?;
-        device.set_guest_cid(cid.into())?;
-        device.start()?;
+        let memory = new_memory()?;
+        let device = open(&memory)?;
+        let (rx, tx) = start(&device, &memory, cid)?;
         Ok(Self {
             _device: device,
             memory,
@@ -136,12 +153,8 @@ impl Guest {
                 ring: rx,
                 spare: Vec::with_capacity(SIZE.into()),
             }),
-            tx: Mutex::new(Sender {
-                ring: tx,
-                sent: 0,
-                told: 0,
-            }),
-            host: Host::default(),
+            tx: Mutex::new(tx),
+            connections: Mutex::default(),
             received: Tally::new()?,
             waiting: AtomicBool::new(false),
             changed: EventFd::new(0)?,
@@ -154,7 +167,7 @@ impl Guest {
     pub(crate) fn run(&self) -> Result<()> {
         let (rx_call, tx_call) = {
             let (rx, tx) = (lock(&self.rx), lock(&self.tx));
-            (rx.ring.call.as_raw_fd(), tx.ring.call.as_raw_fd())
+            (rx.ring.call.as_raw_fd(), tx.call.as_raw_fd())
         };
         let fds = [rx_call, tx_call, self.wake.as_raw_fd()];
         // SAFETY: The guest keeps its eventfds open for as long as it is borrowed.
@@ -201,10 +214,10 @@ impl Guest {
     /// Takes back what the device has read.
     fn on_tx(&self) {
         let mut tx = lock(&self.tx);
-        tx.ring.count_signals();
+        tx.count_signals();
         loop {
-            while tx.ring.take().is_some() {}
-            if tx.ring.arm() {
+            while tx.take().is_some() {}
+            if tx.arm() {
                 break;
             }
         }
@@ -220,72 +233,81 @@ impl Guest {
             "a used buffer of {len} bytes with {header:?}"
         );
         let port = header.src_port.get();
+        let mut connections = lock(&self.connections);
         if header.op.get() == op::REQUEST {
-            self.host.port.store(port, SeqCst);
-        } else if port != self.host.port.load(SeqCst) {
+            connections.insert(port, Connection::default());
+        }
+        let Some(connection) = connections.get_mut(&port) else {
             // The last word of a connection of an earlier guest.
             return Ok(());
-        }
-        self.host.window.store(header.buf_alloc.get(), SeqCst);
-        self.host.taken.store(header.fwd_cnt.get(), SeqCst);
+        };
+        connection.window = header.buf_alloc.get();
+        connection.taken = header.fwd_cnt.get();
         match header.op.get() {
-            op::REQUEST => self.control(op::RESPONSE),
-            op::RW => self.payload(header.len.get()),
-            op::CREDIT_REQUEST => self.control(op::CREDIT_UPDATE),
-            op::SHUTDOWN => self.control(op::RST),
+            op::REQUEST => self.control(port, connection, op::RESPONSE),
+            op::RW => self.payload(port, connection, header.len.get()),
+            op::CREDIT_REQUEST => self.control(port, connection, op::CREDIT_UPDATE),
+            op::SHUTDOWN => self.control(port, connection, op::RST),
             _ => Ok(()),
         }
     }
 
-    fn payload(&self, len: u32) -> Result<()> {
-        let received = self.received.add(len.into())? as u32;
-        let told = lock(&self.tx).told;
-        if self.window - received.wrapping_sub(told) < CREDIT_MARK {
-            self.control(op::CREDIT_UPDATE)?;
+    fn payload(&self, port: u32, connection: &mut Connection, len: u32) -> Result<()> {
+        connection.received = connection.received.wrapping_add(len);
+        self.received.add(len.into())?;
+        if self.window - connection.received.wrapping_sub(connection.told) < CREDIT_MARK {
+            self.control(port, connection, op::CREDIT_UPDATE)?;
         }
         Ok(())
     }
 
     /// Sends a packet without payload.
-    fn control(&self, op: u16) -> Result<()> {
-        self.post(&mut lock(&self.tx), op, 0)
+    fn control(&self, port: u32, connection: &mut Connection, op: u16) -> Result<()> {
+        self.post(&mut lock(&self.tx), port, connection, op, 0)
     }
 
-    fn post(&self, tx: &mut Sender, op: u16, len: u32) -> Result<()> {
-        while tx.ring.take().is_some() {}
-        ensure!(tx.ring.in_flight() < SIZE, "the TX ring is full");
-        let slot = tx.ring.next_slot();
+    fn post(
+        &self,
+        tx: &mut Ring,
+        port: u32,
+        connection: &mut Connection,
+        op: u16,
+        len: u32,
+    ) -> Result<()> {
+        while tx.take().is_some() {}
+        ensure!(tx.in_flight() < SIZE, "the TX ring is full");
+        let slot = tx.next_slot();
         let address = TX_BUFFERS + TX_STRIDE * u64::from(slot);
-        let received = self.received.bytes() as u32;
         let header = Header {
             src_cid: u64::from(self.cid).into(),
             dst_cid: u64::from(HOST_CID).into(),
             src_port: PORT.into(),
-            dst_port: self.host.port.load(SeqCst).into(),
+            dst_port: port.into(),
             len: len.into(),
             kind: STREAM.into(),
             op: op.into(),
             flags: 0.into(),
             buf_alloc: self.window.into(),
-            fwd_cnt: received.into(),
+            fwd_cnt: connection.received.into(),
         };
         self.memory
             .write_slice(header.as_bytes(), GuestAddress(address))?;
-        tx.told = received;
-        tx.ring.describe(slot, address, HEADER as u32 + len, false);
-        tx.ring.offer(slot);
-        tx.ring.flush()
+        connection.told = connection.received;
+        tx.describe(slot, address, HEADER as u32 + len, false);
+        tx.offer(slot);
+        tx.flush()
     }
 
-    /// Sends `len` bytes of payload in one packet, as soon as the ring and the host's window have room.
-    pub(crate) fn send(&self, len: u32) -> Result<()> {
+    /// Sends `len` bytes of payload in one packet to the host's `port`, as soon as the ring and the host's window have
+    /// room.
+    pub(crate) fn send(&self, port: u32, len: u32) -> Result<()> {
         loop {
-            if self.try_send(len)? {
+            if self.try_send(port, len)? {
                 return Ok(());
             }
             self.waiting.store(true, SeqCst);
             // What came before the guest could see that somebody waits is seen here.
-            if self.try_send(len)? {
+            if self.try_send(port, len)? {
                 self.waiting.store(false, SeqCst);
                 return Ok(());
             }
@@ -293,27 +315,34 @@ impl Guest {
         }
     }
 
-    fn try_send(&self, len: u32) -> Result<bool> {
+    fn try_send(&self, port: u32, len: u32) -> Result<bool> {
+        let mut connections = lock(&self.connections);
+        let connection = connections.get_mut(&port).context("no connection")?;
         let mut tx = lock(&self.tx);
-        while tx.ring.take().is_some() {}
-        let waiting = tx.sent.wrapping_sub(self.host.taken.load(SeqCst));
+        while tx.take().is_some() {}
+        let waiting = connection.sent.wrapping_sub(connection.taken);
         // One slot is left to the guest's control packets.
-        if tx.ring.in_flight() >= SIZE - 1 || waiting + len > self.host.window.load(SeqCst) {
+        if tx.in_flight() >= SIZE - 1 || waiting + len > connection.window {
             return Ok(false);
         }
-        tx.sent = tx.sent.wrapping_add(len);
-        self.post(&mut tx, op::RW, len)?;
+        connection.sent = connection.sent.wrapping_add(len);
+        self.post(&mut tx, port, connection, op::RW, len)?;
         Ok(true)
+    }
+
+    /// Whether the device has no RX buffer left to fill.
+    pub(crate) fn is_starved(&self) -> bool {
+        lock(&self.rx).ring.is_exhausted()
     }
 
     /// Counts so far.
     pub(crate) fn notifications(&self) -> Notifications {
         let (mut rx, mut tx) = (lock(&self.rx), lock(&self.tx));
         rx.ring.count_signals();
-        tx.ring.count_signals();
+        tx.count_signals();
         Notifications {
-            kicks: rx.ring.kicks + tx.ring.kicks,
-            signals: rx.ring.signals + tx.ring.signals,
+            kicks: rx.ring.kicks + tx.kicks,
+            signals: rx.ring.signals + tx.signals,
         }
     }
 }

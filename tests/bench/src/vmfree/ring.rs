@@ -153,7 +153,17 @@ impl Ring {
     }
 
     fn is_drained(&self) -> bool {
-        self.u16_at(2 * PART + 2).load(Ordering::Acquire) == self.taken
+        self.used() == self.taken
+    }
+
+    /// Whether the device has used all buffers that were published.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.used() == self.published
+    }
+
+    /// The used index.
+    fn used(&self) -> u16 {
+        self.u16_at(2 * PART + 2).load(Ordering::Acquire)
     }
 
     /// Asks for a signal at the next used buffer; false if there is one already.
