@@ -5,9 +5,11 @@
 mod counter;
 mod host;
 mod measure;
+mod memory;
 mod record;
 mod report;
 mod results;
+mod scale;
 mod symbols;
 mod vmfree;
 
@@ -20,6 +22,10 @@ use clap::Parser;
 enum Command {
     /// Count instructions with a guest made of user space
     Vmfree(vmfree::Options),
+    /// The same over many guests and connections
+    Scale(scale::Options),
+    /// Tell what memory the kernel holds for guests, connections and packets that wait
+    Memory(memory::Options),
     /// Tell a machine that counts instructions what to count, and to begin or to stop
     Counter {
         /// Stop: the machine is faster then
@@ -35,6 +41,8 @@ enum Command {
 fn main() -> Result<()> {
     match Command::parse() {
         Command::Vmfree(options) => vmfree::run(&options),
+        Command::Scale(options) => scale::run(&options),
+        Command::Memory(options) => memory::run(&options),
         Command::Counter { stop: true } => counter::stop(),
         Command::Counter { stop: false } => counter::set_up(),
         Command::Measure(options) => measure::run(&options),

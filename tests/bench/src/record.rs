@@ -63,6 +63,84 @@ pub(crate) struct ExactCounts {
     pub deliveries: u64,
 }
 
+/// One way of many guests and connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct ScaleCase {
+    /// Which way.
+    pub direction: Direction,
+    /// Bytes of a packet before the driver joins any.
+    pub size: u32,
+    /// Packets of each guest that are queued when its worker begins.
+    pub burst: u32,
+    /// How many of one connection follow each other.
+    pub run: u32,
+    /// Guests.
+    pub guests: u32,
+    /// Connections, of all guests together.
+    pub connections: u32,
+    /// Guests that have their bursts at once.
+    pub at_once: u32,
+}
+
+/// Exact counts of many guests and connections.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Scaled {
+    /// The driver and its settings.
+    pub mode: String,
+    /// What was done.
+    #[serde(flatten)]
+    pub case: ScaleCase,
+    /// Number of the repetition.
+    pub round: u32,
+    /// Packets, of all guests together.
+    pub packets: u64,
+    /// What was counted, of all workers together.
+    pub counts: ExactCounts,
+}
+
+/// Where the instructions of the first guest's worker are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ScaleProfile {
+    /// The driver and its settings.
+    pub mode: String,
+    /// What was done.
+    #[serde(flatten)]
+    pub case: ScaleCase,
+    /// Kernel functions and the instructions in them for each packet, most first.
+    pub functions: Vec<(String, f64)>,
+}
+
+/// Memory that the kernel holds for many things of a kind.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Held {
+    /// The driver and its settings.
+    pub mode: String,
+    /// The kind of things.
+    pub thing: Thing,
+    /// Bytes of payload of each; 0: it is no packet.
+    pub payload: u32,
+    /// How many there are.
+    pub count: u32,
+    /// Bytes of memory that are no longer free.
+    pub bytes: u64,
+    /// Bytes that the kernel has charged to the socket.
+    pub charged: Option<u64>,
+}
+
+/// What memory is held for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Thing {
+    /// A device that was opened.
+    OpenDevice,
+    /// The same when it was started: worker, rings, memory table, eventfds.
+    StartedDevice,
+    /// A connection, with the host's socket and its file.
+    Connection,
+    /// A packet that waits for the guest.
+    QueuedPacket,
+}
+
 /// One workload over one driver, with a guest under KVM.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
