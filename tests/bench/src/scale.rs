@@ -155,9 +155,17 @@ fn bursts(options: &Options, case: ScaleCase) -> u32 {
     options.packets.div_ceil(case.burst * case.guests)
 }
 
+/// Bursts until each connection had its turn: a socket keeps the buffer that its unread byte is in.
+fn warm_up(case: ScaleCase) -> u32 {
+    match case.direction {
+        Direction::ToGuest => 0,
+        Direction::ToHost => (case.connections / case.guests).div_ceil(case.burst / case.run),
+    }
+}
+
 fn run_case(options: &Options, case: ScaleCase, pairs: &[Pair], workers: &[u32]) -> Result<()> {
     let bursts = bursts(options, case);
-    let warm_up = bursts.div_ceil(4);
+    let warm_up = warm_up(case).max(bursts.div_ceil(4));
     let profiled = if options.profile > 0 { bursts } else { 0 };
     let all = warm_up + options.rounds * bursts + profiled;
     let traffic = Traffic::new(case, pairs);

@@ -26,6 +26,8 @@ pub(crate) struct Pair {
     handler: JoinHandle<()>,
     /// The host's ends, and their ports.
     ends: Vec<(Socket, u32)>,
+    /// What they will receive: nobody looks before, and takes the last byte of a socket.
+    queued: Tally,
     /// What they have received.
     arrived: Tally,
 }
@@ -41,6 +43,9 @@ impl Pair {
                 let socket = socket::new(WIDE)?;
                 socket::connect(&socket, cid)?;
                 let port = socket::port(&socket)?;
+                // The byte is not taken in, nor the last one from then on. A socket that is emptied tells its window
+                // at once, and what is counted would depend on who runs then.
+                guest.send(port, 1)?;
                 Ok((socket, port))
             })
             .collect::<Result<_>>()?;
@@ -48,6 +53,7 @@ impl Pair {
             guest,
             handler,
             ends,
+            queued: Tally::new()?,
             arrived: Tally::new()?,
         })
     }
@@ -85,13 +91,26 @@ impl Pair {
         Ok(())
     }
 
-    /// Receives the runs of `bursts` bursts at the host, in the order in which they are sent.
+    /// Says that a burst is on its way.
+    pub(crate) fn announce(&self, case: ScaleCase) -> Result<()> {
+        if case.direction == Direction::ToHost {
+            self.queued.add((case.burst * case.size).into())?;
+        }
+        Ok(())
+    }
+
+    /// Receives `bursts` bursts at the host, run by run in the order in which they are sent.
     pub(crate) fn receive(&self, case: ScaleCase, bursts: u32) -> Result<()> {
         let mut run = vec![0; (case.run * case.size) as usize];
-        for index in 0..(bursts * (case.burst / case.run)) as usize {
-            let (socket, _) = self.end(index);
-            (&mut &*socket).read_exact(&mut run).context("recv")?;
-            self.arrived.add(run.len() as u64)?;
+        let runs = case.burst / case.run;
+        for burst in 0..bursts {
+            self.queued
+                .wait(self.arrived.bytes() + u64::from(case.burst * case.size))?;
+            for index in burst * runs..(burst + 1) * runs {
+                let (socket, _) = self.end(index as usize);
+                (&mut &*socket).read_exact(&mut run).context("recv")?;
+                self.arrived.add(run.len() as u64)?;
+            }
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ impl<'a> Traffic<'a> {
                 pair.send(self.case, index, &self.data)?;
             }
         }
-        Ok(())
+        pairs.iter().try_for_each(|pair| pair.announce(self.case))
     }
 
     fn wait(&self, pairs: &[Pair], start: &[u64]) -> Result<()> {
