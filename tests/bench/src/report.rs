@@ -5,6 +5,7 @@
 mod load;
 mod plot;
 mod rows;
+mod scale;
 mod stats;
 mod table;
 mod targets;
@@ -19,12 +20,13 @@ use serde::Serialize;
 use crate::record::{Direction, Kind};
 use plot::Line;
 use rows::{Counted, Timed};
+use scale::{Memory, Scale};
 use targets::Target;
 
 /// Where the measurements are.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The report folder: vmfree, exact and pairs in it, as far as they were made
+    /// The report folder: vmfree, scale, exact and pairs in it, as far as they were made
     folder: PathBuf,
 }
 
@@ -38,6 +40,10 @@ struct Report {
     under_kvm: Vec<Counted>,
     /// With a guest made of user space, counted.
     vmfree: Vec<Counted>,
+    /// With many guests made of user space and many connections, counted.
+    scale: Vec<Scale>,
+    /// What the kernel holds.
+    memory: Vec<Memory>,
 }
 
 /// Writes `results.json`, `tables.rst` and the plots, and prints the tables.
@@ -45,17 +51,22 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let folder = &options.folder;
     let timed = rows::timed(&load::samples(&folder.join("pairs/bench/pairs"))?);
     let under_kvm = rows::under_kvm(&load::samples(&folder.join("exact/bench/exact"))?);
-    let vmfree = rows::vmfree(&load::exact(&folder.join("vmfree/exact.jsonl"))?);
+    let vmfree = rows::vmfree(&load::records(&folder.join("vmfree/exact.jsonl"))?);
+    let many = folder.join("scale/exact.jsonl");
+    let scale = scale::scale(&load::records(&many)?);
+    let memory = scale::memory(&load::records(&many)?);
     ensure!(
-        !(timed.is_empty() && under_kvm.is_empty() && vmfree.is_empty()),
+        !(timed.is_empty() && under_kvm.is_empty() && vmfree.is_empty() && scale.is_empty()),
         "nothing was measured in {}",
         folder.display()
     );
     let report = Report {
-        targets: targets::targets(&timed, &under_kvm),
+        targets: targets::targets(&timed, &under_kvm, &scale),
         timed,
         under_kvm,
         vmfree,
+        scale,
+        memory,
     };
     // What was compared, and where; the script that ran everything knows.
     let about = fs::read_to_string(folder.join("about")).unwrap_or_default();
@@ -110,6 +121,16 @@ fn tables(about: &str, report: &Report) -> String {
         "Instructions, guest made of user space",
         report.vmfree.is_empty(),
         table::counted(&report.vmfree, true),
+    );
+    section(
+        "Scale",
+        report.scale.is_empty(),
+        table::scale(&report.scale),
+    );
+    section(
+        "Memory",
+        report.memory.is_empty(),
+        table::memory(&report.memory),
     );
     text
 }

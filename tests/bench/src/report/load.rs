@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 
-use crate::record::{Direction, Exact, GuestSide, Kind, Measured, Workload};
+use crate::record::{Direction, GuestSide, Kind, Measured, Workload};
 use crate::results;
 
 const MIB: f64 = (1 << 20) as f64;
@@ -44,7 +44,7 @@ pub(crate) struct Sample {
 }
 
 /// Records of one kind, one a line; none if there is no such file. Lines of another kind are left out.
-fn records<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
+pub(crate) fn records<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     if !path.exists() {
         return Ok(Vec::new());
     }
@@ -53,11 +53,6 @@ fn records<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect())
-}
-
-/// Counts with a guest made of user space.
-pub(crate) fn exact(path: &Path) -> Result<Vec<Exact>> {
-    records(path)
 }
 
 /// Samples of a suite whose results are in `folder`.

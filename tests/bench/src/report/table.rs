@@ -5,9 +5,10 @@
 use std::fmt::Write;
 
 use super::rows::{BASE, Counted, Timed};
+use super::scale::{Memory, Scale};
 use super::stats::Ratio;
 use super::targets::Target;
-use crate::record::{Direction, Kind};
+use crate::record::{Direction, Kind, Thing};
 
 /// A simple table: a rule, the heads, a rule, the rows, a rule.
 fn simple(heads: &[&str], rows: &[Vec<String>]) -> String {
@@ -200,6 +201,95 @@ pub(crate) fn counted(rows: &[Counted], bursts: bool) -> String {
         heads.push("guest/pkt");
     }
     simple(&heads, &cells)
+}
+
+/// The table of many guests and connections.
+pub(crate) fn scale(rows: &[Scale]) -> String {
+    let ratio = |ratio: Option<f64>| ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            vec![
+                direction(row.case.direction).to_owned(),
+                row.case.burst.to_string(),
+                row.case.run.to_string(),
+                row.mode.clone(),
+                row.case.guests.to_string(),
+                row.case.connections.to_string(),
+                row.case.at_once.to_string(),
+                format!("{:.0}", row.worker.each),
+                ratio(row.worker.growth),
+                ratio(row.worker.part),
+                format!("{:.2}", row.worker.spread),
+                format!("{:.0}", row.host.each),
+                ratio(row.host.growth),
+                ratio(row.host.part),
+                number(row.packets_per_publication),
+            ]
+        })
+        .collect();
+    simple(
+        &[
+            "direction",
+            "burst",
+            "run",
+            "driver",
+            "guests",
+            "conn.",
+            "at once",
+            "worker/pkt",
+            "of few",
+            "of C",
+            "spread %",
+            "host/pkt",
+            "of few",
+            "of C",
+            "pkts/publ.",
+        ],
+        &cells,
+    )
+}
+
+/// How a thing is called.
+fn thing(thing: Thing) -> &'static str {
+    match thing {
+        Thing::OpenDevice => "device, open",
+        Thing::StartedDevice => "device, started",
+        Thing::Connection => "connection",
+        Thing::QueuedPacket => "packet that waits",
+    }
+}
+
+/// The table of memory.
+pub(crate) fn memory(rows: &[Memory]) -> String {
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            vec![
+                thing(row.thing).to_owned(),
+                match row.payload {
+                    0 => "-".to_owned(),
+                    payload => payload.to_string(),
+                },
+                row.mode.clone(),
+                format!("{:.0}", row.each),
+                row.charged
+                    .map_or("-".to_owned(), |charged| format!("{charged:.0}")),
+                optional(row.per_byte),
+            ]
+        })
+        .collect();
+    simple(
+        &[
+            "what",
+            "payload",
+            "driver",
+            "bytes held",
+            "charged",
+            "held/payload",
+        ],
+        &cells,
+    )
 }
 
 /// The table of targets.

@@ -5,8 +5,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::rows::{BASE, Counted, Timed};
+use super::scale::Scale;
 use super::table;
-use crate::record::{Direction, Kind};
+use crate::record::{Direction, Kind, ScaleCase};
 
 /// The mode that the targets are about: our driver as it is by default.
 pub(crate) const OURS: &str = "ours";
@@ -40,15 +41,48 @@ fn throughput_wanted(size: u32) -> [f64; 2] {
 
 /// All targets that something was measured for: throughput and round trips by the lower end of the interval, counts with
 /// a guest under KVM by their medians.
-pub(crate) fn targets(timed: &[Timed], counted: &[Counted]) -> Vec<Target> {
+pub(crate) fn targets(timed: &[Timed], counted: &[Counted], scale: &[Scale]) -> Vec<Target> {
     let mut targets: Vec<Target> = timed.iter().filter_map(throughput).collect();
     targets.extend(timed.iter().filter_map(round_trip));
     for direction in BOTH {
         targets.extend(worker(counted, direction));
         targets.extend(publications(timed, direction));
         targets.extend(kicks(timed, direction));
+        targets.extend(flat(scale, direction));
     }
     targets
+}
+
+/// Whether a case is one of those that a target is about.
+type Who = fn(&ScaleCase) -> bool;
+
+/// The largest growth of the worker's instructions for a packet, over all patterns, with many connections of one guest
+/// and with many guests that take turns. With all at once more tasks share the processor and more packets wait.
+fn flat(rows: &[Scale], direction: Direction) -> Vec<Target> {
+    let whos: [(&str, Who); 2] = [
+        ("connections", |case| case.guests == 1),
+        ("guests", |case| case.guests > 1 && case.at_once == 1),
+    ];
+    let largest = |mode: &str, who: Who| {
+        rows.iter()
+            .filter(|row| row.mode == mode && row.case.direction == direction && who(&row.case))
+            .filter_map(|row| row.worker.growth)
+            .max_by(f64::total_cmp)
+    };
+    whos.iter()
+        .filter_map(|(name, who)| {
+            let (ours, base) = (largest(OURS, *who)?, largest(BASE, *who)?);
+            Some(Target {
+                what: format!(
+                    "worker/packet, many {name}, {}",
+                    table::direction(direction)
+                ),
+                wanted: "1.10 x few or less".to_owned(),
+                seen: format!("{ours:.2} x, C {base:.2} x"),
+                met: ours <= 1.1,
+            })
+        })
+        .collect()
 }
 
 fn at_least(what: String, wanted: f64, ratio: super::stats::Ratio) -> Target {
