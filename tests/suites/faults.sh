@@ -78,18 +78,26 @@ guests_come_and_go() {
 	failed "$1"
 }
 
-# sender_fails WHAT PERCENT: in any function, for the task that uses the socket. It has
-# its program and its output in memory: a failure inside the file system of the others
-# would be theirs too.
+# runs_or_ended PID PROGRAM
+runs_or_ended() {
+	[[ ! -e /proc/$1 || $(readlink "/proc/$1/exe") == "$2" ]]
+}
+
+# sender_fails WHAT PERCENT: in any function, for the task that uses the socket. All of
+# its files are in memory, and it is told when it runs: where a walk through the host's
+# 9p root fails, the root is of no use to anybody afterwards.
 sender_fails() {
-	local log=/tmp/sender-$1
-	cp "$(command -v peer)" /tmp/failing-peer
+	local jail=/tmp/jail log=/tmp/sender-$1 pid
+	mkdir -p "$jail" && cp "$(command -v peer)" "$jail/peer"
 	fail_any "$1" "$2" Y
 	for _ in {1..20}; do
-		bash -c 'echo 1 >/proc/self/make-it-fail; exec "$@"' sh \
-			/tmp/failing-peer transfer --cid "$cid" --port "$PEER_PORT" --seed "$VV_SEED" --type stream \
-			--timeout 5 --up 100000 --down 100000 >>"$log" 2>&1
-	done
+		chroot "$jail" /peer transfer --cid "$cid" --port "$PEER_PORT" --seed "$VV_SEED" --type stream \
+			--timeout 5 --up 500000 --down 500000 >>"$log" 2>&1 &
+		pid=$!
+		vv_wait 5 runs_or_ended "$pid" "$jail/peer"
+		echo 1 >"/proc/$pid/make-it-fail"
+		wait "$pid"
+	done 2>/dev/null
 	failed "$1" || return 1
 	cp "$log" "$VV_OUT"
 }

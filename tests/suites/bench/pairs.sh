@@ -27,6 +27,10 @@ to-*:*)
 	sizes=${selection#*:}
 	mapfile -t workloads < <(throughput "${sizes//,/ }" 1 | grep " ${selection%:*} ")
 	;;
+round-trips:*)
+	sizes=${selection#*:}
+	mapfile -t workloads < <(round_trips "${sizes//,/ }")
+	;;
 esac
 # shellcheck disable=SC2086 # a list
 all_rounds "$rounds" $modes

@@ -31,7 +31,7 @@ fn burst(s: &mut Session, count: usize) -> Result<()> {
     let header = s.guest.header(&s.flow, Op::CREDIT_UPDATE);
     for _ in 0..count {
         let packet = Packet {
-            header: header.clone(),
+            header,
             payload: Vec::new(),
         };
         s.guest.queue(&packet.encode())?;
