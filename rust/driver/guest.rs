@@ -237,7 +237,7 @@ impl Guest {
     /// Has the worker look at the send queue after a packet was added, unless that is one which only
     /// gives `credit` and the worker will look soon by itself.
     ///
-    /// Adding to an empty queue is fully ordered, and the worker lets credit go, fully ordered,
+    /// Adding to an empty lane is fully ordered, and the worker lets credit go, fully ordered,
     /// before it looks at the queue: either it sees the packet, or credit is seen not to wait. What
     /// is added behind others needs no order: they are taken under the same lock.
     #[inline]
@@ -260,13 +260,9 @@ impl Guest {
         }
     }
 
-    /// Microseconds that the worker may linger: none when the file is being released.
-    pub(super) fn linger_limit(&self, asked: u32) -> u32 {
-        if self.released.load(Relaxed) {
-            0
-        } else {
-            asked
-        }
+    /// Whether the file is being released.
+    pub(super) fn is_released(&self) -> bool {
+        self.released.load(Relaxed)
     }
 
     /// Counts a reply that was put into the send queue.

@@ -24,7 +24,8 @@ use crate::{
     },
     logic::{
         cid,
-        header::OP_CREDIT_UPDATE, //
+        header::OP_CREDIT_UPDATE,
+        linger, //
     },
 };
 
@@ -45,7 +46,8 @@ impl HostTransport for VhostTransport {
         if !guest.device.is_started(QueueId::Rx) {
             return Err(EHOSTUNREACH());
         }
-        let credit = packet.header().op == OP_CREDIT_UPDATE;
+        let header = packet.header();
+        let credit = header.op == OP_CREDIT_UPDATE && linger::credit_may_wait(header.buf_alloc);
         if packet.is_reply() {
             guest.add_reply();
         }

@@ -48,7 +48,10 @@ use crate::{
             Header,
             HEADER_LEN, //
         },
-        linger::Pace,
+        linger::{
+            self,
+            Pace, //
+        },
         run,
         used, //
     },
@@ -68,15 +71,26 @@ pub(super) fn run(guest: &Guest) {
         return;
     };
 
-    let credit = HeldCredit::new(guest);
+    let linger_us = linger_limit(guest, &ring);
+    let credit = HeldCredit::new(guest, linger_us);
     let mut parts = guest.tx_parts.lock();
-    let mut pass = TxPass::new(guest, &mut parts);
+    let mut pass = TxPass::new(guest, &mut parts, linger_us);
     let ring_stats = pass.run(ring);
     let rest = pass.finish(&ring_stats);
     drop(parts);
     rest.take(guest);
     credit.let_go();
     rest.come_back(guest);
+}
+
+/// Most microseconds that the worker may linger after the pass over `ring` that begins. None if the
+/// ring is polled, which says more than a pace does.
+fn linger_limit(guest: &Guest, ring: &Ring<'_>) -> u32 {
+    if guest.is_released() || ring.poll_timeout(params::busyloop_us()) > 0 {
+        0
+    } else {
+        params::tx_linger_us()
+    }
 }
 
 /// What the worker does before it comes back by itself, if it does.
@@ -114,8 +128,9 @@ impl Rest {
 struct HeldCredit<'a>(Option<&'a Guest>);
 
 impl<'a> HeldCredit<'a> {
-    fn new(guest: &'a Guest) -> Self {
-        let held = params::tx_linger_us() > 0;
+    /// Where RX has a worker of its own, that has nothing else to do.
+    fn new(guest: &'a Guest, linger_us: u32) -> Self {
+        let held = linger_us > 0 && guest.device.is_worker_shared();
         if held {
             guest.hold_credit();
         }
@@ -244,6 +259,10 @@ struct TxPass<'a> {
     misaddressed: u32,
     retries: u32,
     rest: Rest,
+    /// Most microseconds that the worker may linger.
+    linger_us: u32,
+    /// Packets with payload.
+    loaded: u32,
     /// Payload.
     bytes: usize,
     /// What counts against the budget: buffers, and bytes of payload and headers.
@@ -252,7 +271,7 @@ struct TxPass<'a> {
 }
 
 impl<'a> TxPass<'a> {
-    fn new(guest: &'a Guest, parts: &'a mut Parts) -> Self {
+    fn new(guest: &'a Guest, parts: &'a mut Parts, linger_us: u32) -> Self {
         Self {
             guest,
             join: params::tx_coalesce(),
@@ -263,6 +282,8 @@ impl<'a> TxPass<'a> {
             misaddressed: 0,
             retries: 0,
             rest: Rest::Told,
+            linger_us,
+            loaded: 0,
             bytes: 0,
             spent: 0,
             spent_bytes: 0,
@@ -270,9 +291,10 @@ impl<'a> TxPass<'a> {
     }
 
     fn run(&mut self, mut ring: Ring<'_>) -> RingStats {
-        if params::tx_linger_us() > 0 {
+        if self.linger_us > 0 {
             self.parts.pace.begin(busy_clock());
         }
+        let wanted = linger::wanted_packets(self.guest.device.ring_size(QueueId::Tx));
         loop {
             if !self.guest.may_reply() {
                 // Whoever takes the replies out of the send queue kicks this queue.
@@ -296,9 +318,9 @@ impl<'a> TxPass<'a> {
                     if ring.poll_for_buffer(ring.poll_timeout(params::busyloop_us())) {
                         continue;
                     }
-                    let limit = self.guest.linger_limit(params::tx_linger_us());
                     let pace = &mut self.parts.pace;
-                    let pause = pace.pause(busy_clock, self.packets, self.bytes, limit);
+                    let pause =
+                        pace.pause(busy_clock, self.loaded, self.bytes, wanted, self.linger_us);
                     if pause > 0 {
                         self.rest = Rest::Linger(pause);
                         return ring.leave();
@@ -316,7 +338,7 @@ impl<'a> TxPass<'a> {
             }
             if ring.exceeds_weight(self.spent, self.spent_bytes) {
                 self.guest.tx_requeued.store(true, Relaxed);
-                self.parts.pace.unfinished(self.packets, self.bytes);
+                self.parts.pace.unfinished(self.loaded, self.bytes);
                 return ring.leave();
             }
         }
@@ -430,6 +452,9 @@ impl<'a> TxPass<'a> {
         let packets = parts.count as u32;
         let flow = parts.header.flow;
         self.packets += packets;
+        if parts.bytes > 0 {
+            self.loaded += packets;
+        }
         self.bytes += parts.bytes;
         self.spent += packets;
         self.spent_bytes += parts.count * HEADER_LEN + parts.bytes;

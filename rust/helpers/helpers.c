@@ -134,20 +134,33 @@ void rs_cpu_relax(void)
 	cpu_relax();
 }
 
+/* Whether both queues have the same worker; it is not looked at. */
+bool rs_vhost_share_worker(struct vhost_virtqueue *a, struct vhost_virtqueue *b)
+{
+	return rcu_access_pointer(a->worker) == rcu_access_pointer(b->worker);
+}
+
+static bool rs_vhost_is_queued(struct vhost_virtqueue *vq, struct vhost_virtqueue *other,
+			       struct vhost_work *work)
+{
+	return test_bit(VHOST_WORK_QUEUED, &work->flags) && rs_vhost_share_worker(vq, other);
+}
+
 /*
  * Whether work waits for the worker of @vq. vhost_vq_has_work() does not see what
  * the core has taken off the worker's list and not begun: that has its flag set, and
  * queueing it once more wakes nobody. @send_work is the work of the device that
- * belongs to no queue.
+ * belongs to no poll; queue 0, RX, has its worker do it.
  */
 bool rs_vhost_work_waits(struct vhost_virtqueue *vq, struct vhost_work *send_work)
 {
+	struct vhost_dev *dev = vq->dev;
 	int i;
 
-	for (i = 0; i < vq->dev->nvqs; i++)
-		if (test_bit(VHOST_WORK_QUEUED, &vq->dev->vqs[i]->poll.work.flags))
+	for (i = 0; i < dev->nvqs; i++)
+		if (rs_vhost_is_queued(vq, dev->vqs[i], &dev->vqs[i]->poll.work))
 			return true;
-	return test_bit(VHOST_WORK_QUEUED, &send_work->flags) || vhost_vq_has_work(vq);
+	return rs_vhost_is_queued(vq, dev->vqs[0], send_work) || vhost_vq_has_work(vq);
 }
 
 /*

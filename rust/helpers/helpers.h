@@ -29,6 +29,7 @@ void rs_run_in_mm(struct mm_struct *mm, void (*run)(void *data), void *data);
 u64 rs_busy_clock(void);
 bool rs_should_stop_polling(void);
 void rs_cpu_relax(void);
+bool rs_vhost_share_worker(struct vhost_virtqueue *a, struct vhost_virtqueue *b);
 bool rs_vhost_work_waits(struct vhost_virtqueue *vq, struct vhost_work *send_work);
 void rs_vhost_linger(struct vhost_virtqueue *vq, struct vhost_work *send_work, u32 us);
 

@@ -253,6 +253,12 @@ impl<T: Backend> Device<T> {
         unsafe { bindings::vhost_vq_work_queue(vq, ptr::addr_of_mut!((*vq).poll.work)) }
     }
 
+    /// Whether one worker runs both queues. It may change at once.
+    pub(crate) fn is_worker_shared(&self) -> bool {
+        // SAFETY: Both queues are valid.
+        unsafe { bindings::rs_vhost_share_worker(self.vq(QueueId::Rx), self.vq(QueueId::Tx)) }
+    }
+
     /// Sleeps for at most `us` microseconds, less if there is other work for the worker of a queue.
     ///
     /// Context: that worker; no lock held.

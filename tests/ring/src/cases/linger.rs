@@ -16,6 +16,7 @@ const FEW: usize = 3;
 pub const CASES: &[Case] = &[
     Case::new("linger/comes-back-then-asks-for-kicks", comes_back).c_differs(NO_PARAMETERS),
     Case::new("linger/a-few-packets-do-not-bring-it-back", stays_away).c_differs(NO_PARAMETERS),
+    Case::new("linger/credit-does-not-bring-it-back", credit_is_no_burst).c_differs(NO_PARAMETERS),
     Case::new("linger/no-packet-of-the-guest-is-forgotten", |cx| {
         nothing_forgotten(cx, burst)
     })
@@ -26,15 +27,14 @@ pub const CASES: &[Case] = &[
     .c_differs(NO_PARAMETERS),
 ];
 
-/// Puts `count` packets that nobody answers into the TX ring, then kicks once if asked.
+/// Puts `count` packets of a byte into the TX ring, then kicks once if asked.
 fn burst(s: &mut Session, count: usize) -> Result<()> {
-    let header = s.guest.header(&s.flow, Op::CREDIT_UPDATE);
     for _ in 0..count {
-        let packet = Packet {
-            header,
-            payload: Vec::new(),
-        };
-        s.guest.queue(&packet.encode())?;
+        let mut header = s.guest.header(&s.flow, Op::RW);
+        header.len = 1;
+        s.flow.sent += 1;
+        let payload = vec![1];
+        s.guest.queue(&Packet { header, payload }.encode())?;
     }
     s.guest.tx.flush();
     s.guest.drain()
@@ -73,6 +73,24 @@ fn comes_back(cx: &mut Context) -> Result<()> {
         s.guest.tx.kicks == kicks + 2,
         "the last packet was taken without a kick"
     );
+    Ok(())
+}
+
+/// Packets without payload do not bring the worker back, however many they are.
+fn credit_is_no_burst(cx: &mut Context) -> Result<()> {
+    let mut s = cx.session(Kind::STREAM, Plan::default())?;
+    cx.c_differs_here();
+    let _set = Parameter::set("tx_linger_us", "1000")?;
+    let passes = grown(&mut s, "tx_passes", 1, |s| {
+        for _ in 0..BURST {
+            let header = s.guest.header(&s.flow, Op::CREDIT_UPDATE);
+            let payload = Vec::new();
+            s.guest.queue(&Packet { header, payload }.encode())?;
+        }
+        s.guest.tx.flush();
+        s.guest.drain()
+    })?;
+    ensure!(passes == 1, "{passes} passes");
     Ok(())
 }
 
