@@ -70,9 +70,11 @@ moves_data() {
 
 # hold_eight FILE: eight connections, held in the background by $holder.
 hold_eight() {
-	peer hold --cid "$cid" --port "$PEER_PORT" --connections 8 --seconds 60 >"$1" &
-	holder=$!
-	vv_wait 10 grep -q holding "$1"
+	local status=0
+	peer_started "$1" holding \
+		peer hold --cid "$cid" --port "$PEER_PORT" --connections 8 --seconds 60 || status=1
+	holder=$started
+	return "$status"
 }
 
 # Eight connections are open, eight others have been closed here but not yet by the

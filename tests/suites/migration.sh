@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# A guest moves four times (--long: ten) between QEMU processes of this host while data flows, by
-# "migrate" over a unix socket. A CID is taken by the QEMU that has the device, not
+# A guest moves four times (--long: ten) between QEMU processes of this host while
+# data flows, by "migrate" over a unix socket. A CID is taken by the QEMU that has the device, not
 # by the guest: source and destination are there at once, so they have one each, and
 # the guest learns its new CID from the transport reset that QEMU sends it.
 # Not run by default: it takes minutes, and a guest that the emulator loses in the
@@ -56,16 +56,17 @@ migrated() {
 before_switch() {
 	local name=m$1 cid
 	cid=$(cid_of "$1")
-	l2_exec "$name" 10 sh -c "
+	l2_exec "$name" 10 sh -c "rm -f /tmp/collect /tmp/hold
 		peer collect --port $collect_port --file /tmp/data >/tmp/collect 2>&1 &
 		peer hold --cid 2 --port $PEER_PORT --connections 2 --seconds 600 >/tmp/hold 2>&1 &" &&
 		vv_wait 10 l2_exec "$name" 10 grep -q listening /tmp/collect &&
 		vv_wait 10 l2_exec "$name" 10 grep -q holding /tmp/hold || return 1
-	peer hold --cid "$cid" --port "$PEER_PORT" --connections 2 --seconds 600 >"$VV_OUT/hold-$1" &
-	holder=$!
-	peer pour --cid "$cid" --port "$collect_port" --seed "$VV_SEED" --interval 20 >"$VV_OUT/pour-$1" 2>&1 &
-	pourer=$!
-	vv_wait 10 grep -q holding "$VV_OUT/hold-$1" && vv_wait 10 grep -q pouring "$VV_OUT/pour-$1"
+	peer_started "$VV_OUT/hold-$1" holding \
+		peer hold --cid "$cid" --port "$PEER_PORT" --connections 2 --seconds 600 || return 1
+	holder=$started
+	peer_started "$VV_OUT/pour-$1" pouring \
+		peer pour --cid "$cid" --port "$collect_port" --seed "$VV_SEED" --interval 20 || return 1
+	pourer=$started
 }
 
 # held_reset: standard input, of two connections held, says that both were reset.

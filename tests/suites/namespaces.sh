@@ -46,10 +46,10 @@ add_namespaces() {
 
 # serve_in NAMESPACE: starts peer's server there; its job is in $server.
 serve_in() {
-	local log=$VV_OUT/serve-$1
-	in_ns "$1" peer serve --port "$PEER_PORT" >"$log" 2>&1 &
-	server=$!
-	vv_wait 20 grep -q listening "$log"
+	local status=0
+	peer_started "$VV_OUT/serve-$1" listening in_ns "$1" peer serve --port "$PEER_PORT" || status=1
+	server=$started
+	return "$status"
 }
 
 # moves_from NAMESPACE CID: data moves both ways, opened from NAMESPACE.
@@ -236,9 +236,9 @@ ns_same_local_vm_connect_to_local_host_ok() {
 # while a process is in them.
 survives_deletion() {
 	local pinger name out=$VV_OUT/ping-deletion
-	in_ns global1 peer ping --cid "$cid" --port "$PEER_PORT" --count 12 --interval 250 >"$out" &
-	pinger=$!
-	vv_wait 10 grep -q connected "$out" || return 1
+	peer_started "$out" connected \
+		in_ns global1 peer ping --cid "$cid" --port "$PEER_PORT" --count 12 --interval 250 || return 1
+	pinger=$started
 	for name; do
 		ip netns del "$name" || return 1
 	done

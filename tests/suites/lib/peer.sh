@@ -13,10 +13,22 @@ peer_serve_in() {
 		vv_wait 20 l2_exec "$1" 10 grep -q listening /tmp/serve
 }
 
+# peer_started FILE WORD COMMAND...: starts COMMAND, whose job is in $started, with its
+# output in FILE, and waits until WORD is in it. What an earlier command left in FILE is
+# removed here: the job itself might do it too late.
+peer_started() {
+	local file=$1 word=$2
+	shift 2
+	rm -f "$file"
+	"$@" >"$file" 2>&1 &
+	# shellcheck disable=SC2034 # used by the suites
+	started=$!
+	vv_wait 20 grep -qs "$word" "$file"
+}
+
 # peer_serve_here: starts peer's server on the host, in this network namespace.
 peer_serve_here() {
-	peer serve --port "$PEER_PORT" >"$VV_OUT/serve" 2>&1 &
-	vv_wait 20 grep -q listening "$VV_OUT/serve"
+	peer_started "$VV_OUT/serve" listening peer serve --port "$PEER_PORT"
 }
 
 # peer_value FILE LINE NAME: the value of NAME=value in FILE's last line that
