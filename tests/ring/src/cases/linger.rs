@@ -60,6 +60,8 @@ fn comes_back(cx: &mut Context) -> Result<()> {
     let mut s = cx.session(Kind::STREAM, Plan::default())?;
     cx.c_differs_here();
     let _set = Parameter::set("tx_linger_us", "1000")?;
+    // A queue that is polled is not lingered for.
+    let _poll = Parameter::set("busyloop_us", "0")?;
     let kicks = s.guest.tx.kicks;
     let passes = grown(&mut s, "tx_passes", 2, |s| burst(s, BURST))?;
     ensure!(

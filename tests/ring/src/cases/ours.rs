@@ -111,7 +111,20 @@ fn counters(cx: &mut Context) -> Result<()> {
         "tx_packets",
         "tx_deliveries",
     ];
-    let before: Vec<u64> = names.iter().map(|name| of(name)).collect::<Result<_>>()?;
+    let read = || {
+        names
+            .iter()
+            .map(|name| of(name))
+            .collect::<Result<Vec<u64>>>()
+    };
+    // A pass that polls accounts for what it took when the poll is over.
+    let mut before = read()?;
+    let settled = wait_until(patience(), || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let last = std::mem::replace(&mut before, read()?);
+        Ok(last == before)
+    })?;
+    ensure!(settled, "{names:?} go on growing without traffic");
     s.host.send(b"takes the buffer")?;
     let taken = wait_until(patience(), || {
         Ok(s.guest.rx.used_idx() != s.guest.rx.used_next())
