@@ -40,7 +40,7 @@ const BUCKETS: usize = 256;
 pub(crate) struct Writer(NotThreadSafe);
 
 impl Writer {
-    /// Takes the lock. Context: process context; may sleep. Taken inside no other lock.
+    /// Takes the lock. Context: process context; may sleep. Inside that of a debugfs file only.
     pub(crate) fn lock() -> Self {
         // SAFETY: The mutex is a static of the module.
         unsafe { bindings::rs_vhost_vsock_mutex_lock() };

@@ -40,13 +40,13 @@ impl HostTransport for VhostTransport {
     /// A guest that is not running is told at once: it could not answer in time anyway. That it
     /// may stop right after is no harm; the packet then waits for the next start.
     fn send_pkt(packet: Packet, net: &Net) -> Result {
-        let cid = u32::try_from(packet.header().flow.dst_cid).map_err(|_| ENODEV)?;
+        let header = packet.header();
+        let cid = u32::try_from(header.flow.dst_cid).map_err(|_| ENODEV)?;
         let guard = rcu::read_lock();
         let guest = Guest::find(&guard, cid, net).ok_or(ENODEV)?;
         if !guest.device.is_started(QueueId::Rx) {
             return Err(EHOSTUNREACH());
         }
-        let header = packet.header();
         let credit = header.op == OP_CREDIT_UPDATE && linger::credit_may_wait(header.buf_alloc);
         if packet.is_reply() {
             guest.add_reply();

@@ -110,7 +110,7 @@ impl Rest {
         match self {
             Rest::Told => (),
             Rest::ForMemory => kernel::time::delay::fsleep(RETRY_DELAY),
-            Rest::Linger(us) => guest.device.linger(QueueId::Tx, us),
+            Rest::Linger(us) => guest.device.linger(us),
         }
     }
 
@@ -257,7 +257,6 @@ struct TxPass<'a> {
     packets: u32,
     deliveries: u32,
     misaddressed: u32,
-    retries: u32,
     rest: Rest,
     /// Most microseconds that the worker may linger.
     linger_us: u32,
@@ -280,7 +279,6 @@ impl<'a> TxPass<'a> {
             packets: 0,
             deliveries: 0,
             misaddressed: 0,
-            retries: 0,
             rest: Rest::Told,
             linger_us,
             loaded: 0,
@@ -305,7 +303,6 @@ impl<'a> TxPass<'a> {
                     self.parts.push(chain, header, len);
                     self.gather(&mut ring);
                     if self.deliver_or_put_back(&mut ring).is_err() {
-                        self.retries += 1;
                         self.rest = Rest::ForMemory;
                         return ring.leave();
                     }
@@ -495,7 +492,7 @@ impl<'a> TxPass<'a> {
             tx_packets += self.packets,
             tx_deliveries += self.deliveries,
             tx_misaddressed += self.misaddressed,
-            tx_retries += self.retries,
+            tx_retries += matches!(self.rest, Rest::ForMemory),
             tx_bytes += self.bytes as u64,
             tx_buffers += ring.buffers,
             tx_publishes += ring.publishes,

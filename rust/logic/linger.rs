@@ -3,9 +3,8 @@
 //! Whether a worker that has emptied a queue in which there was much waits for more, before it
 //! asks to be told.
 //!
-//! Whoever fills the queue pays for telling: the guest with an exit for its kick, a sender with the
-//! wake-up of the worker. A faster worker is told more often, since it finds the queue empty
-//! sooner. So one that had enough to do comes back by itself when the queue should have as much
+//! Whoever fills the queue pays for telling: the guest with an exit for its kick. A faster worker is
+//! told more often, since it finds the queue empty sooner. So one that had enough to do comes back by itself when the queue should have as much
 //! again, as a network driver with interrupt moderation does, and asks to be told only when that
 //! does not pay.
 //!

@@ -259,13 +259,14 @@ impl<T: Backend> Device<T> {
         unsafe { bindings::rs_vhost_share_worker(self.vq(QueueId::Rx), self.vq(QueueId::Tx)) }
     }
 
-    /// Sleeps for at most `us` microseconds, less if there is other work for the worker of a queue.
+    /// Sleeps for at most `us` microseconds, less if there is other work for the worker of the TX
+    /// queue.
     ///
     /// Context: that worker; no lock held.
-    pub(crate) fn linger(&self, id: QueueId, us: u32) {
+    pub(crate) fn linger(&self, us: u32) {
         // SAFETY: The queue and the work are valid and initialised. The shim leaves the task in
         // the state in which it found it.
-        unsafe { bindings::rs_vhost_linger(self.vq(id), self.send_work(), us) };
+        unsafe { bindings::rs_vhost_linger(self.vq(QueueId::Tx), self.send_work(), us) };
     }
 
     /// Sets the backend features of both queues. Takes the device mutex.
