@@ -8,12 +8,14 @@
 //! | `ioctl` | what the VMM asks for |
 //! | `transport` | what sockets ask for |
 //! | `send_queue` | packets that wait for the guest |
+//! | `gather` | which of them need not wake the worker |
 //! | `rx` | one pass over the RX queue: host to guest |
 //! | `tx` | one pass over the TX queue: guest to host |
 //! | `stats` | counters, and how they are shown |
 //!
 //! There is no `unsafe` here.
 
+mod gather;
 mod guest;
 mod ioctl;
 mod rx;

@@ -55,6 +55,12 @@ read_param!(
     vhost_vsock_rs_busyloop_us
 );
 read_param!(
+    /// Microseconds that the worker leaves a sender to add more packets for the guest.
+    rx_linger_us,
+    u32,
+    vhost_vsock_rs_rx_linger_us
+);
+read_param!(
     /// Microseconds after which the worker looks for more packets of the guest by itself.
     tx_linger_us,
     u32,

@@ -23,5 +23,6 @@ pub(crate) use socket::{
 };
 pub(crate) use transport::{
     HostTransport,
+    Outgoing,
     TransportRegistration, //
 };

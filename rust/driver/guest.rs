@@ -7,8 +7,8 @@
 //! Outermost first: the device mutex; the mutex of a queue (RX and TX are never held together); a
 //! socket's lock (taken inside the TX queue's mutex by the common transport); the spinlock of a
 //! lane of the send queue. Inside the mutex of a queue, and a little longer, is that of what its
-//! pass works with (`rx_run`, `tx_parts`). The lock of the debugfs file and in it that of the CID table's writers
-//! are held outside of all of them.
+//! pass works with (`rx_kept`, `tx_parts`). The lock of the debugfs file and in it that of the CID
+//! table's writers are held outside of all of them.
 //!
 //! # Lifetime
 //!
@@ -35,11 +35,13 @@ use kernel::{
 };
 
 use super::{
-    ioctl, rx,
-    send_queue::{
-        Run,
-        SendQueue, //
+    gather::Gather,
+    ioctl,
+    rx::{
+        self,
+        Kept, //
     },
+    send_queue::SendQueue,
     stats::{
         count,
         guest_file,
@@ -90,6 +92,16 @@ const MAX_LAST_PASSES: u32 = 0x10000;
 /// How many of them may find no memory. Each waits for a millisecond.
 const MAX_LAST_RETRIES: u32 = 1000;
 
+/// Whether a packet may wait for the worker to look at the send queue by itself.
+pub(super) enum MayWait {
+    /// It is wanted at once, or its sender can do nothing before it is taken.
+    No,
+    /// Plain stream data, of which more may follow.
+    WithItsLane,
+    /// It only gives credit.
+    AsCredit,
+}
+
 /// The state of one guest.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Guest {
@@ -99,10 +111,12 @@ pub(crate) struct Guest {
     pub(super) net: OwnedNet,
     #[pin]
     pub(super) send_queue: SendQueue,
+    /// Packets that need not wake the worker, as it looks for them by itself.
+    pub(super) gather: Gather,
     /// What the RX pass works with: empty between passes, and too large to make for each. Locked
     /// inside the mutex of the RX queue.
     #[pin]
-    pub(super) rx_run: Mutex<Run>,
+    pub(super) rx_kept: Mutex<Kept>,
     /// The same for the TX pass.
     #[pin]
     pub(super) tx_parts: Mutex<Parts>,
@@ -234,15 +248,20 @@ impl Guest {
         }
     }
 
-    /// Has the worker look at the send queue after a packet was added, unless that is one which only
-    /// gives `credit` and the worker will look soon by itself.
+    /// Has the worker look at the send queue after a packet was added to `lane`, unless the worker
+    /// will look soon by itself, and the packet may wait for that.
     ///
-    /// Adding to an empty lane is fully ordered, and the worker lets credit go, fully ordered,
-    /// before it looks at the queue: either it sees the packet, or credit is seen not to wait. What
-    /// is added behind others needs no order: they are taken under the same lock.
+    /// Adding to an empty lane is fully ordered, and the worker lets packets go, fully ordered,
+    /// before it looks at the queue: either it sees the packet, or the packet is seen not to wait.
+    /// What is added behind others needs no order: they are taken under the same lock.
     #[inline]
-    pub(super) fn packet_added(&self, credit: bool, guard: &rcu::Guard) {
-        if !(credit && self.credit_waits.load(Relaxed)) {
+    pub(super) fn packet_added(&self, lane: usize, may_wait: MayWait, guard: &rcu::Guard) {
+        let waits = match may_wait {
+            MayWait::No => false,
+            MayWait::WithItsLane => self.gather.takes(lane),
+            MayWait::AsCredit => self.credit_waits.load(Relaxed),
+        };
+        if !waits {
             self.device.queue_send_work(guard);
         }
     }
@@ -252,9 +271,22 @@ impl Guest {
         self.credit_waits.store(true, Relaxed);
     }
 
-    /// Has the worker look at the send queue if there is anything in it.
+    /// Ends that, and has the worker look at the send queue if there is anything in it.
     pub(super) fn let_credit_go(&self) {
         self.credit_waits.xchg(false, Full);
+        self.look_for_packets();
+    }
+
+    /// Ends the gathering of packets, if there is any.
+    pub(super) fn end_gathering(&self) {
+        if self.gather.lane().is_some() {
+            self.gather.end();
+            self.look_for_packets();
+        }
+    }
+
+    /// Has the worker look at the send queue if there is anything in it.
+    fn look_for_packets(&self) {
         if !self.send_queue.is_empty() {
             self.device.queue_send_work(&rcu::read_lock());
         }
@@ -417,7 +449,8 @@ impl CharDevice for Guest {
                 device: Device::new()?,
                 net <- OwnedNet::of_current(),
                 send_queue <- SendQueue::new(),
-                rx_run <- new_mutex!(Run::new()),
+                gather: Gather::new(),
+                rx_kept <- new_mutex!(Kept::new()),
                 tx_parts <- new_mutex!(Parts::new()),
                 queued_replies: Atomic::new(0),
                 cid: Atomic::new(0),

@@ -4,14 +4,18 @@
 //!
 //! Packets are taken in the order of their flow and written into the guest's buffers, several of
 //! one flow into one buffer where the rules allow it. Used buffers are held back and published
-//! together; the guest is signalled once, when the pass ends.
+//! together; the guest is signalled once, when the pass ends. A sender of many small packets is
+//! then left the time to add more.
 //!
 //! A buffer is in hand before a packet is taken out of the queue, so a packet is out of it only
 //! while it is being written.
 
 use kernel::{
     prelude::*,
-    sync::atomic::Relaxed, //
+    sync::{
+        atomic::Relaxed,
+        rcu, //
+    },
 };
 
 use super::{
@@ -23,6 +27,7 @@ use crate::{
     abstractions::{
         params, trace,
         vhost::{
+            busy_clock,
             Chain,
             ChainError,
             Enabled,
@@ -39,7 +44,17 @@ use crate::{
     },
     logic::{
         buffer,
-        header::HEADER_LEN,
+        header::{
+            Header,
+            HEADER_LEN, //
+        },
+        linger::{
+            Pace,
+            Pause,
+            Rows,
+            Wish, //
+        },
+        run,
         used, //
     },
 };
@@ -49,19 +64,81 @@ pub(super) fn run(guest: &Guest) {
     let batching = params::rx_batch();
     let limit = |size| used::batch_limit(size, RING_ARRAY_CAPACITY, PACKET_WEIGHT, batching);
     let Some(ring) = guest.device.lock_queue(QueueId::Rx).poll_ring(limit) else {
-        return;
+        return guest.end_gathering();
     };
 
-    let mut packets = guest.rx_run.lock();
-    let mut pass = RxPass::new(guest, &mut packets);
+    let linger_us = linger_limit(guest, &ring);
+    let mut kept = guest.rx_kept.lock();
+    guest.gather.hold();
+    let mut pass = RxPass::new(guest, &mut kept, linger_us);
     let ring_stats = pass.run(ring);
-    pass.finish(&ring_stats);
+    let rest = pass.finish(&ring_stats);
+    drop(kept);
+    match rest {
+        Some(pause) => linger(guest, pause),
+        None => guest.end_gathering(),
+    }
+}
+
+/// Leaves a sender the time to add packets, then has them taken.
+///
+/// Context: the worker of the RX queue; no lock held; sleeps.
+fn linger(guest: &Guest, pause: Pause) {
+    if guest.device.is_send_work_queued() {
+        // Mostly for packets that this pass has taken, so it may be about nothing. It runs now, and
+        // no packet that gathers queues it once more.
+        return guest.rx_kept.lock().pace.cut(pause);
+    }
+    let told = guest.device.linger(QueueId::Rx, pause.us);
+    let came = pause.packets.saturating_sub(guest.gather.left());
+    if !told && !pause.has_paid(came) {
+        guest.rx_kept.lock().pace.did_not_pay();
+    }
+    if guest.send_queue.is_empty() || !guest.device.queue_send_work(&rcu::read_lock()) {
+        guest.end_gathering();
+    }
+}
+
+/// Most microseconds that the worker may linger after the pass over `ring` that begins. None if the
+/// queue is polled, which says more than a pace does, or if packets share no buffers.
+fn linger_limit(guest: &Guest, ring: &Ring<'_>) -> u32 {
+    let polled = ring.poll_timeout(params::busyloop_us()) > 0;
+    if polled || guest.is_released() || !params::rx_coalesce() {
+        0
+    } else {
+        params::rx_linger_us()
+    }
+}
+
+/// What is kept from pass to pass.
+pub(super) struct Kept {
+    /// Empty between passes, and too large to make for each.
+    run: Run,
+    /// How fast packets come.
+    pace: Pace,
+}
+
+impl Kept {
+    /// No packets, and no pace.
+    pub(super) fn new() -> Self {
+        Self {
+            run: Run::new(),
+            pace: Pace::new(),
+        }
+    }
 }
 
 struct RxPass<'a> {
     guest: &'a Guest,
     join: bool,
     run: &'a mut Run,
+    pace: &'a mut Pace,
+    /// Most microseconds that the worker may linger.
+    linger_us: u32,
+    /// How long it does, if it does.
+    rest: Option<Pause>,
+    /// Plain stream data.
+    rows: Rows,
     /// There is a vsockmon device, as far as the packets in hand are concerned.
     tap: bool,
     /// What counts against the budget: packets, or buffers where a packet needed several.
@@ -72,11 +149,15 @@ struct RxPass<'a> {
 }
 
 impl<'a> RxPass<'a> {
-    fn new(guest: &'a Guest, run: &'a mut Run) -> Self {
+    fn new(guest: &'a Guest, kept: &'a mut Kept, linger_us: u32) -> Self {
         Self {
             guest,
             join: params::rx_coalesce(),
-            run,
+            run: &mut kept.run,
+            pace: &mut kept.pace,
+            linger_us,
+            rest: None,
+            rows: Rows::default(),
             tap: false,
             spent: 0,
             bytes: 0,
@@ -86,8 +167,12 @@ impl<'a> RxPass<'a> {
     }
 
     fn run(&mut self, mut ring: Ring<'_>) -> RingStats {
+        if self.linger_us > 0 {
+            self.pace.begin(busy_clock());
+        }
         loop {
             if !self.has_packets(&mut ring) {
+                self.rest();
                 // Whoever sends the next one queues the work.
                 return ring.leave();
             }
@@ -100,7 +185,10 @@ impl<'a> RxPass<'a> {
                         continue;
                     }
                     match ring.enable_notifications() {
-                        Enabled::Idle(stats) => return stats,
+                        Enabled::Idle(stats) => {
+                            self.pace.forget();
+                            return stats;
+                        }
                         Enabled::More(more) => ring = more,
                     }
                     continue;
@@ -114,8 +202,23 @@ impl<'a> RxPass<'a> {
             if ring.exceeds_weight(self.spent, self.bytes) {
                 self.guest.rx_requeued.store(true, Relaxed);
                 self.put_back();
+                self.pace.forget();
                 return ring.leave();
             }
+        }
+    }
+
+    /// Decides whether the worker lingers, all packets being taken. If so, those that follow may
+    /// wait from now on.
+    fn rest(&mut self) {
+        let row = self.rows.longest();
+        let (packets, bytes) = row.map_or((0, 0), |row| (row.packets, row.bytes));
+        let wish = Wish::rx(self.linger_us);
+        self.rest = self.pace.pause(busy_clock, packets, bytes, wish);
+        let gather = &self.guest.gather;
+        let lane = row.map(|row| row.lane).or(gather.lane());
+        if let Some((pause, lane)) = self.rest.zip(lane) {
+            gather.begin(lane, pause.packets);
         }
     }
 
@@ -158,27 +261,32 @@ impl<'a> RxPass<'a> {
         let result = self.write(ring, &chain, payload);
         // What was written is dirty, whether it was written to the end or not.
         ring.log_dirty(&chain, HEADER_LEN + payload);
-        if result.is_err() {
+        let Ok(header) = result else {
             return self.refuse(ring, chain, c"an RX buffer cannot be written");
-        }
+        };
         ring.complete(chain, HEADER_LEN + payload);
-        self.sent(payload);
+        let packets = self.sent(payload);
+        if run::is_joinable(&header) {
+            self.rows.add(self.run.lane(), packets, payload);
+        }
         self.guest.send_queue.end_turn(self.run);
     }
 
-    /// Writes the header for, and the first `payload` bytes of, the run into a buffer.
-    fn write(&self, ring: &Ring<'_>, chain: &Chain, payload: usize) -> Result {
+    /// Writes the header for, and the first `payload` bytes of, the run into a buffer; returns the
+    /// header.
+    fn write(&self, ring: &Ring<'_>, chain: &Chain, payload: usize) -> Result<Header> {
         let header = self.run.header(payload).ok_or(EINVAL)?;
         let mut writer = ring.writer(chain);
         writer.write(&header.to_bytes())?;
         self.run.try_for_each_part(payload, |packet, len| {
             writer.write_payload(packet, packet.offset(), len)
-        })
+        })?;
+        Ok(header)
     }
 
     /// Shows the first `payload` bytes of the run to vsockmon, accounts for them, and frees the
-    /// packets that are done.
-    fn sent(&mut self, payload: usize) {
+    /// packets that are done; returns how many these were.
+    fn sent(&mut self, payload: usize) -> u32 {
         let mut packets = 0;
         let mut replies = 0;
         let tap = self.tap;
@@ -196,6 +304,7 @@ impl<'a> RxPass<'a> {
         self.replies += replies;
         self.spent += packets.max(1);
         self.bytes += payload;
+        packets
     }
 
     fn refuse(&mut self, ring: &mut Ring<'_>, chain: Chain, why: &'static CStr) {
@@ -219,11 +328,12 @@ impl<'a> RxPass<'a> {
     }
 
     /// Accounts for the pass. The queue's mutex is held no more.
-    fn finish(&mut self, ring: &RingStats) {
+    fn finish(&mut self, ring: &RingStats) -> Option<Pause> {
         self.settle_replies();
         let guest = self.guest;
         count!(
             guest,
+            rx_lingers += self.rest.is_some(),
             rx_passes += 1u32,
             rx_packets += self.packets,
             rx_bytes += self.bytes as u64,
@@ -241,6 +351,7 @@ impl<'a> RxPass<'a> {
                 publishes: ring.publishes,
             },
         );
+        self.rest
     }
 }
 

@@ -61,8 +61,8 @@ impl SendQueue {
         self.lanes.iter().map(|lane| lane.lock().len()).sum()
     }
 
-    /// Adds a packet behind those of its flow. Context: any but hard interrupts.
-    pub(super) fn push(&self, packet: Packet) {
+    /// Adds a packet behind those of its flow; returns their lane. Context: any but hard interrupts.
+    pub(super) fn push(&self, packet: Packet) -> usize {
         let lane = lanes::lane_of(&packet.header().flow);
         let mut queue = self.lanes[lane].lock();
         let was_empty = queue.is_empty();
@@ -70,6 +70,7 @@ impl SendQueue {
         if was_empty {
             self.mark(lane);
         }
+        lane
     }
 
     /// Puts the packets of `run` back before all others of their flow.
@@ -205,6 +206,11 @@ impl Run {
     /// Whether the first packet was sent in part.
     fn is_cut(&self) -> bool {
         matches!(&self.packets[0], Some(packet) if packet.offset() > 0)
+    }
+
+    /// The lane that the packets came from.
+    pub(super) fn lane(&self) -> usize {
+        self.lane
     }
 
     /// Bytes that are still to be sent.

@@ -82,6 +82,8 @@ counters! {
     rx_kicks,
     /// RX buffers that could not be used and were returned with length 0, or stepped over.
     rx_refused,
+    /// Times that the worker left a sender the time to add packets for the guest.
+    rx_lingers,
     /// Packets of the guest, refused ones not among them.
     tx_packets,
     /// TX buffers that were returned to the guest.
@@ -104,6 +106,8 @@ counters! {
     tx_misaddressed,
     /// Times that a TX packet was put back for want of memory.
     tx_retries,
+    /// Times that the worker came back to the TX queue by itself.
+    tx_lingers,
 }
 
 /// Guests that are gone. Those of the others are added when somebody asks: workers on different

@@ -10,7 +10,10 @@ use kernel::{
     },
 };
 
-use super::guest::Guest;
+use super::guest::{
+    Guest,
+    MayWait, //
+};
 use crate::{
     abstractions::{
         code::EHOSTUNREACH,
@@ -18,16 +21,35 @@ use crate::{
         vhost::QueueId,
         vsock::{
             HostTransport,
-            Packet,
+            Outgoing,
             VsockSock, //
         },
     },
     logic::{
         cid,
-        header::OP_CREDIT_UPDATE,
+        header::{
+            Header,
+            OP_CREDIT_UPDATE, //
+        },
         linger, //
     },
 };
+
+/// Whether `packet` may wait for the worker to come by itself. Behind one that may, its sender must
+/// be able to send as much again: else it can do nothing before the packet is taken.
+#[inline]
+fn may_wait(guest: &Guest, packet: &Outgoing<'_>, header: &Header) -> MayWait {
+    if guest.gather.lane().is_some()
+        && linger::may_gather(header)
+        && packet.credit_left() >= header.len as usize
+    {
+        MayWait::WithItsLane
+    } else if header.op == OP_CREDIT_UPDATE && linger::credit_may_wait(header.buf_alloc) {
+        MayWait::AsCredit
+    } else {
+        MayWait::No
+    }
+}
 
 /// The host-to-guest transport: `vhost_transport` of the C driver.
 pub(crate) struct VhostTransport;
@@ -39,7 +61,7 @@ impl HostTransport for VhostTransport {
     ///
     /// A guest that is not running is told at once: it could not answer in time anyway. That it
     /// may stop right after is no harm; the packet then waits for the next start.
-    fn send_pkt(packet: Packet, net: &Net) -> Result {
+    fn send_pkt(packet: Outgoing<'_>, net: &Net) -> Result {
         let header = packet.header();
         let cid = u32::try_from(header.flow.dst_cid).map_err(|_| ENODEV)?;
         let guard = rcu::read_lock();
@@ -47,12 +69,12 @@ impl HostTransport for VhostTransport {
         if !guest.device.is_started(QueueId::Rx) {
             return Err(EHOSTUNREACH());
         }
-        let credit = header.op == OP_CREDIT_UPDATE && linger::credit_may_wait(header.buf_alloc);
         if packet.is_reply() {
             guest.add_reply();
         }
-        guest.send_queue.push(packet);
-        guest.packet_added(credit, &guard);
+        let may_wait = may_wait(guest, &packet, &header);
+        let lane = guest.send_queue.push(packet.into_packet());
+        guest.packet_added(lane, may_wait, &guard);
         Ok(())
     }
 

@@ -48,9 +48,10 @@ use crate::{
             Header,
             HEADER_LEN, //
         },
+        lanes,
         linger::{
-            self,
-            Pace, //
+            Pace,
+            Wish, //
         },
         run,
         used, //
@@ -110,7 +111,9 @@ impl Rest {
         match self {
             Rest::Told => (),
             Rest::ForMemory => kernel::time::delay::fsleep(RETRY_DELAY),
-            Rest::Linger(us) => guest.device.linger(us),
+            Rest::Linger(us) => {
+                guest.device.linger(QueueId::Tx, us);
+            }
         }
     }
 
@@ -260,8 +263,10 @@ struct TxPass<'a> {
     rest: Rest,
     /// Most microseconds that the worker may linger.
     linger_us: u32,
-    /// Packets with payload.
-    loaded: u32,
+    /// A bit for each lane that packets with payload were of.
+    lanes: u64,
+    /// Packets with payload that were not the first of their lane.
+    in_a_row: u32,
     /// Payload.
     bytes: usize,
     /// What counts against the budget: buffers, and bytes of payload and headers.
@@ -281,7 +286,8 @@ impl<'a> TxPass<'a> {
             misaddressed: 0,
             rest: Rest::Told,
             linger_us,
-            loaded: 0,
+            lanes: 0,
+            in_a_row: 0,
             bytes: 0,
             spent: 0,
             spent_bytes: 0,
@@ -292,7 +298,7 @@ impl<'a> TxPass<'a> {
         if self.linger_us > 0 {
             self.parts.pace.begin(busy_clock());
         }
-        let wanted = linger::wanted_packets(self.guest.device.ring_size(QueueId::Tx));
+        let wish = Wish::tx(self.guest.device.ring_size(QueueId::Tx), self.linger_us);
         loop {
             if !self.guest.may_reply() {
                 // Whoever takes the replies out of the send queue kicks this queue.
@@ -316,10 +322,9 @@ impl<'a> TxPass<'a> {
                         continue;
                     }
                     let pace = &mut self.parts.pace;
-                    let pause =
-                        pace.pause(busy_clock, self.loaded, self.bytes, wanted, self.linger_us);
-                    if pause > 0 {
-                        self.rest = Rest::Linger(pause);
+                    let pause = pace.pause(busy_clock, self.in_a_row, self.bytes, wish);
+                    if let Some(pause) = pause {
+                        self.rest = Rest::Linger(pause.us);
                         return ring.leave();
                     }
                     match ring.enable_notifications() {
@@ -335,7 +340,7 @@ impl<'a> TxPass<'a> {
             }
             if ring.exceeds_weight(self.spent, self.spent_bytes) {
                 self.guest.tx_requeued.store(true, Relaxed);
-                self.parts.pace.unfinished(self.loaded, self.bytes);
+                self.parts.pace.unfinished(self.in_a_row, self.bytes);
                 return ring.leave();
             }
         }
@@ -450,7 +455,10 @@ impl<'a> TxPass<'a> {
         let flow = parts.header.flow;
         self.packets += packets;
         if parts.bytes > 0 {
-            self.loaded += packets;
+            let lane = 1 << lanes::lane_of(&flow);
+            let first = self.lanes & lane == 0;
+            self.lanes |= lane;
+            self.in_a_row += packets - u32::from(first);
         }
         self.bytes += parts.bytes;
         self.spent += packets;
@@ -488,6 +496,7 @@ impl<'a> TxPass<'a> {
         let guest = self.guest;
         count!(
             guest,
+            tx_lingers += matches!(self.rest, Rest::Linger(_)),
             tx_passes += 1u32,
             tx_packets += self.packets,
             tx_deliveries += self.deliveries,

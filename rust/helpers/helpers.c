@@ -140,10 +140,15 @@ bool rs_vhost_share_worker(struct vhost_virtqueue *a, struct vhost_virtqueue *b)
 	return rcu_access_pointer(a->worker) == rcu_access_pointer(b->worker);
 }
 
+bool rs_vhost_work_is_queued(const struct vhost_work *work)
+{
+	return test_bit(VHOST_WORK_QUEUED, &work->flags);
+}
+
 static bool rs_vhost_is_queued(struct vhost_virtqueue *vq, struct vhost_virtqueue *other,
 			       struct vhost_work *work)
 {
-	return test_bit(VHOST_WORK_QUEUED, &work->flags) && rs_vhost_share_worker(vq, other);
+	return rs_vhost_work_is_queued(work) && rs_vhost_share_worker(vq, other);
 }
 
 /*
@@ -165,11 +170,11 @@ bool rs_vhost_work_waits(struct vhost_virtqueue *vq, struct vhost_work *send_wor
 
 /*
  * Sleeps for at most @us microseconds, or until work waits for the worker of @vq,
- * which this is called in.
+ * which this is called in. Returns whether work waits.
  *
  * Context: process context; no lock held.
  */
-void rs_vhost_linger(struct vhost_virtqueue *vq, struct vhost_work *send_work, u32 us)
+bool rs_vhost_linger(struct vhost_virtqueue *vq, struct vhost_work *send_work, u32 us)
 {
 	u64 slack = us * NSEC_PER_USEC / 4;
 	ktime_t time = us_to_ktime(us) - slack;
@@ -179,6 +184,7 @@ void rs_vhost_linger(struct vhost_virtqueue *vq, struct vhost_work *send_work, u
 	if (!rs_vhost_work_waits(vq, send_work))
 		schedule_hrtimeout_range(&time, slack, HRTIMER_MODE_REL);
 	__set_current_state(TASK_RUNNING);
+	return rs_vhost_work_waits(vq, send_work);
 }
 
 struct net *rs_get_current_net(netns_tracker *tracker)
@@ -255,6 +261,17 @@ void rs_virtio_vsock_skb_queue_purge(struct sk_buff_head *list)
 void rs_kfree_skb(struct sk_buff *skb)
 {
 	kfree_skb(skb);
+}
+
+/*
+ * Bytes that the socket which is sending @skb, if it is one, may still send.
+ *
+ * Context: the transport's send_pkt(), for a packet with payload: the core has locked
+ * its socket, whose transport this is.
+ */
+s64 rs_virtio_transport_has_space(const struct sk_buff *skb)
+{
+	return skb->sk ? virtio_transport_stream_has_space(vsock_sk(skb->sk)) : 0;
 }
 
 struct sk_buff *rs_virtio_vsock_alloc_skb(unsigned int size)

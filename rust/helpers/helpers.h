@@ -31,7 +31,8 @@ bool rs_should_stop_polling(void);
 void rs_cpu_relax(void);
 bool rs_vhost_share_worker(struct vhost_virtqueue *a, struct vhost_virtqueue *b);
 bool rs_vhost_work_waits(struct vhost_virtqueue *vq, struct vhost_work *send_work);
-void rs_vhost_linger(struct vhost_virtqueue *vq, struct vhost_work *send_work, u32 us);
+bool rs_vhost_work_is_queued(const struct vhost_work *work);
+bool rs_vhost_linger(struct vhost_virtqueue *vq, struct vhost_work *send_work, u32 us);
 
 struct net *rs_get_current_net(netns_tracker *tracker);
 void rs_put_net_track(struct net *net, netns_tracker *tracker);
@@ -51,6 +52,7 @@ void rs___skb_queue_head(struct sk_buff_head *list, struct sk_buff *skb);
 void rs___skb_queue_tail(struct sk_buff_head *list, struct sk_buff *skb);
 void rs_virtio_vsock_skb_queue_purge(struct sk_buff_head *list);
 void rs_kfree_skb(struct sk_buff *skb);
+s64 rs_virtio_transport_has_space(const struct sk_buff *skb);
 struct sk_buff *rs_virtio_vsock_alloc_skb(unsigned int size);
 void rs_virtio_vsock_skb_put(struct sk_buff *skb, u32 len);
 void rs_iov_iter_ubuf(struct iov_iter *iter, unsigned int direction,

@@ -34,6 +34,10 @@ unsigned int vhost_vsock_rs_busyloop_us;
 module_param_named(busyloop_us, vhost_vsock_rs_busyloop_us, uint, 0644);
 MODULE_PARM_DESC(busyloop_us, "Microseconds to poll for more work before notifications are enabled, for queues without a VHOST_SET_VRING_BUSYLOOP_TIMEOUT of their own (default: 0, off)");
 
+unsigned int vhost_vsock_rs_rx_linger_us = 1000;
+module_param_named(rx_linger_us, vhost_vsock_rs_rx_linger_us, uint, 0644);
+MODULE_PARM_DESC(rx_linger_us, "Most microseconds that the worker, having taken many small packets for the guest, leaves their sender to add more before it takes them (default: 1000; 0: off)");
+
 unsigned int vhost_vsock_rs_tx_linger_us = 1000;
 module_param_named(tx_linger_us, vhost_vsock_rs_tx_linger_us, uint, 0644);
 MODULE_PARM_DESC(tx_linger_us, "Most microseconds after which the worker, having taken many packets, looks for more by itself before it has the guest kick (default: 1000; 0: off)");

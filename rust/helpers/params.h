@@ -11,6 +11,7 @@ extern bool vhost_vsock_rs_rx_coalesce;
 extern bool vhost_vsock_rs_tx_coalesce;
 extern bool vhost_vsock_rs_offer_in_order;
 extern unsigned int vhost_vsock_rs_busyloop_us;
+extern unsigned int vhost_vsock_rs_rx_linger_us;
 extern unsigned int vhost_vsock_rs_tx_linger_us;
 
 #ifdef VHOST_VSOCK_RS_FAULTS

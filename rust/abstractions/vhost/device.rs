@@ -259,14 +259,21 @@ impl<T: Backend> Device<T> {
         unsafe { bindings::rs_vhost_share_worker(self.vq(QueueId::Rx), self.vq(QueueId::Tx)) }
     }
 
-    /// Sleeps for at most `us` microseconds, less if there is other work for the worker of the TX
-    /// queue.
+    /// Whether [`Backend::handle_send`] is to be run. It may change at once, but only the worker
+    /// makes it false.
+    pub(crate) fn is_send_work_queued(&self) -> bool {
+        // SAFETY: The work is valid.
+        unsafe { bindings::rs_vhost_work_is_queued(self.send_work()) }
+    }
+
+    /// Sleeps for at most `us` microseconds, less if there is other work for the worker of the
+    /// queue; whether there is.
     ///
     /// Context: that worker; no lock held.
-    pub(crate) fn linger(&self, us: u32) {
+    pub(crate) fn linger(&self, id: QueueId, us: u32) -> bool {
         // SAFETY: The queue and the work are valid and initialised. The shim leaves the task in
         // the state in which it found it.
-        unsafe { bindings::rs_vhost_linger(self.vq(QueueId::Tx), self.send_work(), us) };
+        unsafe { bindings::rs_vhost_linger(self.vq(id), self.send_work(), us) }
     }
 
     /// Sets the backend features of both queues. Takes the device mutex.

@@ -6,6 +6,7 @@
 
 use core::{
     marker::PhantomData,
+    ops::Deref,
     ptr::NonNull, //
 };
 
@@ -25,7 +26,8 @@ use super::{
 };
 use crate::{
     abstractions::net::Net,
-    bindings, //
+    bindings,
+    logic::header::OP_RW, //
 };
 
 /// What a host-to-guest transport decides itself; all else is the common virtio transport.
@@ -38,7 +40,7 @@ pub(crate) trait HostTransport: 'static {
     /// Sends a packet from a socket of `net` to the guest that its header names.
     ///
     /// ENODEV if there is no such guest, EHOSTUNREACH if it is not running; the packet is freed.
-    fn send_pkt(packet: Packet, net: &Net) -> Result;
+    fn send_pkt(packet: Outgoing<'_>, net: &Net) -> Result;
 
     /// Frees the packets of a socket that wait to be sent; ENODEV if its guest is gone.
     fn cancel_pkt(sock: &VsockSock) -> Result;
@@ -48,6 +50,42 @@ pub(crate) trait HostTransport: 'static {
 
     /// Whether the guest `cid` speaks seqpacket.
     fn seqpacket_allow(sock: &VsockSock, cid: u32) -> bool;
+}
+
+/// A packet that is being sent.
+///
+/// # Invariants
+///
+/// The core is calling `send_pkt()` with it.
+pub(crate) struct Outgoing<'a>(Packet, PhantomData<&'a ()>);
+
+impl Outgoing<'_> {
+    /// Bytes that its socket may send behind it; zero if it carries no data.
+    ///
+    /// Source: `virtio_transport_stream_has_space()`.
+    pub(crate) fn credit_left(&self) -> usize {
+        if self.0.header().op != OP_RW {
+            return 0;
+        }
+        // SAFETY: By the type invariant this is within `send_pkt()`. Data comes from nowhere but
+        // `virtio_transport_stream_enqueue()` and its like, with the socket locked and this
+        // transport assigned to it; no lock of the transport is held.
+        let left = unsafe { bindings::rs_virtio_transport_has_space(self.0.as_raw()) };
+        usize::try_from(left).unwrap_or(0)
+    }
+
+    /// The packet, which may live on.
+    pub(crate) fn into_packet(self) -> Packet {
+        self.0
+    }
+}
+
+impl Deref for Outgoing<'_> {
+    type Target = Packet;
+
+    fn deref(&self) -> &Packet {
+        &self.0
+    }
 }
 
 /// Whether the one transport of this module is filled and registered.
@@ -203,7 +241,8 @@ unsafe extern "C" fn send_pkt<T: HostTransport>(
     let (packet, net) = unsafe { (Packet::from_raw(skb), Net::from_raw(net)) };
     // Afterwards the packet is the worker's. Its payload is at most 64 KiB.
     let len = packet.len() as c_int;
-    match T::send_pkt(packet, net) {
+    // INVARIANT: This is the call.
+    match T::send_pkt(Outgoing(packet, PhantomData), net) {
         Ok(()) => len,
         Err(error) => error.to_errno(),
     }

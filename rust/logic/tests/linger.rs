@@ -7,6 +7,37 @@ use vhost_vsock_logic::linger::*;
 
 const LIMIT: u32 = 500;
 
+/// Microseconds until the worker comes back; 0 if it does not.
+fn pause_us(
+    pace: &mut Pace,
+    now: impl FnOnce() -> u64,
+    packets: u32,
+    bytes: usize,
+    wanted: u32,
+    limit: u32,
+) -> u32 {
+    let pause = pace.pause(now, packets, bytes, wish(wanted, limit));
+    pause.map_or(0, |pause| pause.us)
+}
+
+/// A pause that is not the first.
+fn next(us: u32, packets: u32) -> Pause {
+    Pause {
+        us,
+        packets,
+        is_first: false,
+    }
+}
+
+fn wish(packets: u32, limit_us: u32) -> Wish {
+    Wish {
+        packets,
+        large: LARGE,
+        enough_at_first: ENOUGH_PACKETS,
+        limit_us,
+    }
+}
+
 /// A pace whose first pass begins at `now`.
 fn begun(now: u64) -> Pace {
     let mut pace = Pace::new();
@@ -17,7 +48,10 @@ fn begun(now: u64) -> Pace {
 /// A pace that has lingered since `now`.
 fn lingered(now: u64) -> Pace {
     let mut pace = begun(now);
-    assert_ne!(pace.pause(|| now, MIN_PACKETS, 0, WANTED_PACKETS, LIMIT), 0);
+    assert_ne!(
+        pause_us(&mut pace, || now, MIN_PACKETS, 0, WANTED_PACKETS, LIMIT),
+        0
+    );
     pace
 }
 
@@ -25,7 +59,7 @@ fn lingered(now: u64) -> Pace {
 fn off_means_never_and_needs_no_clock() {
     let mut pace = begun(7);
     assert_eq!(
-        pace.pause(|| unreachable!(), u32::MAX, 1, WANTED_PACKETS, 0),
+        pause_us(&mut pace, || unreachable!(), u32::MAX, 1, WANTED_PACKETS, 0),
         0
     );
     assert_eq!(pace, Pace::new());
@@ -36,17 +70,38 @@ fn a_few_packets_never_wait() {
     for packets in 0..MIN_PACKETS {
         let mut pace = begun(7);
         assert_eq!(
-            pace.pause(|| unreachable!(), packets, 100, WANTED_PACKETS, LIMIT),
+            pause_us(
+                &mut pace,
+                || unreachable!(),
+                packets,
+                100,
+                WANTED_PACKETS,
+                LIMIT
+            ),
             0
         );
         assert_eq!(pace, Pace::new());
     }
     assert_ne!(
-        begun(7).pause(|| 20, MIN_PACKETS, 100, WANTED_PACKETS, LIMIT),
+        pause_us(
+            &mut begun(7),
+            || 20,
+            MIN_PACKETS,
+            100,
+            WANTED_PACKETS,
+            LIMIT
+        ),
         0
     );
     assert_eq!(
-        Pace::new().pause(|| unreachable!(), 100, 100, WANTED_PACKETS, LIMIT),
+        pause_us(
+            &mut Pace::new(),
+            || unreachable!(),
+            100,
+            100,
+            WANTED_PACKETS,
+            LIMIT
+        ),
         0
     );
 }
@@ -55,14 +110,28 @@ fn a_few_packets_never_wait() {
 fn a_pace_that_slows_down_ends_later_than_it_begins() {
     for packets in ENOUGH_PACKETS..MIN_PACKETS {
         assert_ne!(
-            lingered(7).pause(|| 100, packets, 100, WANTED_PACKETS, LIMIT),
+            pause_us(
+                &mut lingered(7),
+                || 100,
+                packets,
+                100,
+                WANTED_PACKETS,
+                LIMIT
+            ),
             0
         );
     }
     for packets in 0..ENOUGH_PACKETS {
         let mut pace = lingered(7);
         assert_eq!(
-            pace.pause(|| unreachable!(), packets, 100, WANTED_PACKETS, LIMIT),
+            pause_us(
+                &mut pace,
+                || unreachable!(),
+                packets,
+                100,
+                WANTED_PACKETS,
+                LIMIT
+            ),
             0
         );
         assert_eq!(pace, Pace::new());
@@ -72,11 +141,25 @@ fn a_pace_that_slows_down_ends_later_than_it_begins() {
 #[test]
 fn large_packets_do_not_wait() {
     assert_eq!(
-        begun(7).pause(|| unreachable!(), 10, 10 * LARGE, WANTED_PACKETS, LIMIT),
+        pause_us(
+            &mut begun(7),
+            || unreachable!(),
+            10,
+            10 * LARGE,
+            WANTED_PACKETS,
+            LIMIT
+        ),
         0
     );
     assert_ne!(
-        begun(7).pause(|| 20, 10, 10 * LARGE - 1, WANTED_PACKETS, LIMIT),
+        pause_us(
+            &mut begun(7),
+            || 20,
+            10,
+            10 * LARGE - 1,
+            WANTED_PACKETS,
+            LIMIT
+        ),
         0
     );
 }
@@ -85,23 +168,168 @@ fn large_packets_do_not_wait() {
 fn the_worker_comes_back_for_a_quarter_of_a_ring() {
     // 16 packets in 40 us: 32 in 80.
     assert_eq!(
-        lingered(1000).pause(|| 1040, 16, 16 * 64, WANTED_PACKETS, LIMIT),
+        pause_us(
+            &mut lingered(1000),
+            || 1040,
+            16,
+            16 * 64,
+            WANTED_PACKETS,
+            LIMIT
+        ),
         80
     );
     // 64 packets in 40 us: 32 in 20.
     assert_eq!(
-        lingered(1000).pause(|| 1040, 64, 64 * 64, WANTED_PACKETS, LIMIT),
+        pause_us(
+            &mut lingered(1000),
+            || 1040,
+            64,
+            64 * 64,
+            WANTED_PACKETS,
+            LIMIT
+        ),
         20
     );
     // 10 packets of 4 KiB in 40 us: 16 in 64.
     assert_eq!(
-        lingered(1000).pause(|| 1040, 10, 10 << 12, WANTED_PACKETS, LIMIT),
+        pause_us(
+            &mut lingered(1000),
+            || 1040,
+            10,
+            10 << 12,
+            WANTED_PACKETS,
+            LIMIT
+        ),
         64
     );
     // The clock has wrapped.
     assert_eq!(
-        lingered(u64::MAX - 9).pause(|| 30, 16, 0, WANTED_PACKETS, LIMIT),
+        pause_us(
+            &mut lingered(u64::MAX - 9),
+            || 30,
+            16,
+            0,
+            WANTED_PACKETS,
+            LIMIT
+        ),
         80
+    );
+}
+
+#[test]
+fn as_many_packets_are_waited_for_as_the_time_is_for() {
+    for (bytes, packets, us) in [
+        (16 * 64, 64, 160),
+        // 64 KiB are 32 packets of 2 KiB or a little less.
+        (16 * 2047, 32, 80),
+        // Of nothing there may be any number.
+        (0, 64, 160),
+    ] {
+        let pause = lingered(1000).pause(|| 1040, 16, bytes, Wish::rx(LIMIT));
+        assert_eq!(pause, Some(next(us, packets)), "{bytes} bytes");
+    }
+    // The time is limited, the number is not.
+    let pause = lingered(1000).pause(|| 2000, 16, 16, Wish::rx(LIMIT));
+    assert_eq!(pause, Some(next(LIMIT, 64)));
+}
+
+#[test]
+fn only_packets_that_share_buffers_are_waited_for() {
+    for (bytes, waits) in [(16 * RX_LARGE - 1, true), (16 * RX_LARGE, false)] {
+        let pause = lingered(7).pause(|| 100, 16, bytes, Wish::rx(LIMIT));
+        assert_eq!(pause.is_some(), waits, "{bytes} bytes");
+    }
+}
+
+#[test]
+fn behind_the_first_pause_few_packets_tell_the_pace() {
+    let rx = Wish::rx(LIMIT);
+    for (packets, us) in [(1, 0), (2, LIMIT), (8, 160)] {
+        let mut pace = begun(1000);
+        let first = pace.pause(|| 1010, 16, 0, rx);
+        assert!(first.is_some_and(|pause| pause.is_first && pause.us == 80));
+        pace.begin(1030);
+        let second = pace.pause(|| 1030, packets, 0, rx);
+        assert_eq!(second.map_or(0, |pause| pause.us), us, "{packets} packets");
+        assert!(second.is_none_or(|pause| !pause.is_first));
+    }
+    // Later they do not.
+    let mut pace = lingered(1000);
+    assert!(pace.pause(|| 1040, 16, 0, rx).is_some());
+    assert_eq!(pace.pause(|| unreachable!(), 3, 0, rx), None);
+}
+
+#[test]
+fn what_did_not_pay_is_left_out_for_a_while() {
+    let mut pace = lingered(1000);
+    pace.did_not_pay();
+    for chance in 0..LEFT_OUT {
+        // Neither a pass of little nor time makes the worker forget.
+        pace.begin(2000);
+        assert_eq!(pause_us(&mut pace, || unreachable!(), 1, 1, 64, LIMIT), 0);
+        pace.begin(1_000_000 * u64::from(chance));
+        let pause = pause_us(&mut pace, || unreachable!(), 100, 100, 64, LIMIT);
+        assert_eq!(pause, 0, "chance {chance}");
+    }
+    pace.begin(7);
+    assert_ne!(pause_us(&mut pace, || 20, 100, 100, 64, LIMIT), 0);
+
+    assert!(next(9, 64).has_paid(16) && !next(9, 64).has_paid(15));
+    assert!(next(9, 1).has_paid(0));
+    let mut first = next(9, 64);
+    first.is_first = true;
+    assert!(first.has_paid(0));
+}
+
+#[test]
+fn a_pause_that_was_cut_comes_after_the_next_pass() {
+    let mut pace = lingered(1000);
+    let pause = pace.pause(|| 1040, 16, 0, Wish::rx(LIMIT));
+    assert_eq!(pause, Some(next(160, 64)));
+    pace.cut(pause.unwrap());
+    pace.begin(1045);
+    assert_eq!(pace.pause(|| 1050, 0, 0, Wish::rx(LIMIT)), pause);
+    // It goes on as after any pause.
+    pace.begin(1130);
+    let next = pace.pause(|| 1130, ENOUGH_PACKETS, 0, Wish::rx(LIMIT));
+    assert_eq!(next.map(|pause| pause.us), Some(LIMIT));
+    // It was for one pass only, and not for a worker that lingers no more.
+    pace.cut(pause.unwrap());
+    pace.begin(1200);
+    assert_eq!(pace.pause(|| unreachable!(), 0, 0, Wish::rx(0)), None);
+    pace.begin(1300);
+    assert_eq!(pace.pause(|| unreachable!(), 0, 0, Wish::rx(LIMIT)), None);
+}
+
+fn longest(adds: &[(usize, u32, usize)]) -> Option<(usize, u32, usize)> {
+    let mut rows = Rows::default();
+    for &(lane, packets, bytes) in adds {
+        rows.add(lane, packets, bytes);
+    }
+    rows.longest().map(|row| (row.lane, row.packets, row.bytes))
+}
+
+#[test]
+fn a_row_is_of_one_lane() {
+    assert_eq!(longest(&[]), None);
+    assert_eq!(longest(&[(3, 1, 10)]), Some((3, 1, 10)));
+    assert_eq!(longest(&[(3, 1, 10), (3, 2, 5)]), Some((3, 3, 15)));
+    // The other flow's packet ends it; the longest counts, not the last or all.
+    assert_eq!(
+        longest(&[(3, 5, 10), (4, 1, 7), (3, 4, 9)]),
+        Some((3, 5, 10))
+    );
+    assert_eq!(
+        longest(&[(3, 5, 10), (4, 6, 7), (3, 1, 9)]),
+        Some((4, 6, 7))
+    );
+    assert_eq!(longest(&[(3, 5, 10), (4, 6, 7)]), Some((4, 6, 7)));
+    // Who takes turns has a row of one.
+    let crowd: Vec<_> = (0..16).map(|lane| (lane, 1, 100)).collect();
+    assert_eq!(longest(&crowd), Some((0, 1, 100)));
+    assert_eq!(
+        longest(&[(1, u32::MAX, usize::MAX), (1, 1, 1)]),
+        Some((1, u32::MAX, usize::MAX))
     );
 }
 
@@ -109,10 +337,16 @@ fn the_worker_comes_back_for_a_quarter_of_a_ring() {
 fn at_first_it_goes_by_the_pass_itself() {
     // 16 packets taken in 40 us: they came in 80 at least.
     let mut pace = begun(1000);
-    assert_eq!(pace.pause(|| 1040, 16, 0, WANTED_PACKETS, LIMIT), 160);
+    assert_eq!(
+        pause_us(&mut pace, || 1040, 16, 0, WANTED_PACKETS, LIMIT),
+        160
+    );
     // The pass that begins later is part of the same pace: 40 in 200 us.
     pace.begin(1200);
-    assert_eq!(pace.pause(|| 1240, 40, 0, WANTED_PACKETS, LIMIT), 160);
+    assert_eq!(
+        pause_us(&mut pace, || 1240, 40, 0, WANTED_PACKETS, LIMIT),
+        160
+    );
 }
 
 #[test]
@@ -126,10 +360,17 @@ fn a_small_ring_is_left_alone_and_none_fills_up() {
         (128, 32),
         (32768, WANTED_PACKETS),
     ] {
-        assert_eq!(wanted_packets(ring_size), wanted, "a ring of {ring_size}");
+        assert_eq!(
+            Wish::tx(ring_size, LIMIT),
+            wish(wanted, LIMIT),
+            "a ring of {ring_size}"
+        );
     }
-    assert_eq!(begun(7).pause(|| unreachable!(), 100, 100, 0, LIMIT), 0);
-    assert_eq!(lingered(1000).pause(|| 1040, 16, 0, 8, LIMIT), 20);
+    assert_eq!(
+        pause_us(&mut begun(7), || unreachable!(), 100, 100, 0, LIMIT),
+        0
+    );
+    assert_eq!(pause_us(&mut lingered(1000), || 1040, 16, 0, 8, LIMIT), 20);
 }
 
 #[test]
@@ -159,7 +400,14 @@ fn at_a_steady_pace_it_comes_back_for_what_is_wanted() {
             // While a packet is taken, half of another comes.
             let packets = 2 * waiting;
             now += u64::from(waiting * us_per_packet);
-            pause = pace.pause(|| now, packets, packets as usize * 64, WANTED_PACKETS, 1000);
+            pause = pause_us(
+                &mut pace,
+                || now,
+                packets,
+                packets as usize * 64,
+                WANTED_PACKETS,
+                1000,
+            );
             now += u64::from(pause);
             waiting = pause / us_per_packet;
         }
@@ -172,15 +420,18 @@ fn passes_that_used_up_their_budget_count() {
     let mut pace = lingered(1000);
     pace.unfinished(246, 246 * 64);
     // 256 packets in 80 us, though only ten in the last pass: 32 in 10.
-    assert_eq!(pace.pause(|| 1080, 10, 10 * 64, WANTED_PACKETS, LIMIT), 10);
+    assert_eq!(
+        pause_us(&mut pace, || 1080, 10, 10 * 64, WANTED_PACKETS, LIMIT),
+        10
+    );
     pace.unfinished(256, 0);
     assert_ne!(
-        pace.pause(|| 1100, 0, 0, WANTED_PACKETS, LIMIT),
+        pause_us(&mut pace, || 1100, 0, 0, WANTED_PACKETS, LIMIT),
         0,
         "256 packets"
     );
     assert_eq!(
-        pace.pause(|| unreachable!(), 0, 0, WANTED_PACKETS, LIMIT),
+        pause_us(&mut pace, || unreachable!(), 0, 0, WANTED_PACKETS, LIMIT),
         0
     );
     assert_eq!(pace, Pace::new());
@@ -195,14 +446,16 @@ proptest! {
     ) {
         let mut pace = Pace::new();
         for (now, packets, bytes) in times {
-            let pause = pace.pause(|| now, packets, bytes, wanted, limit);
-            prop_assert!(pause <= limit.min(MAX_US));
+            if let Some(pause) = pace.pause(|| now, packets, bytes, wish(wanted, limit)) {
+                prop_assert!((1..=limit.min(MAX_US)).contains(&pause.us));
+                prop_assert!((1..=wanted).contains(&pause.packets));
+            }
         }
     }
 
     #[test]
     fn a_pace_always_waits(now: u64, elapsed: u64, packets in MIN_PACKETS.., bytes in 0..MIN_PACKETS as usize * LARGE) {
-        let pause = begun(now).pause(|| now.wrapping_add(elapsed), packets, bytes, WANTED_PACKETS, LIMIT);
+        let pause = pause_us(&mut begun(now), || now.wrapping_add(elapsed), packets, bytes, WANTED_PACKETS, LIMIT);
         prop_assert!(pause > 0);
     }
 }

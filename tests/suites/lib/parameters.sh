@@ -12,6 +12,7 @@ PARAMETERS=(
 	"tx_coalesce Y N"
 	"offer_in_order N Y"
 	"busyloop_us 0 50"
+	"rx_linger_us 1000 0"
 	"tx_linger_us 1000 0"
 )
 
