@@ -3,13 +3,16 @@
 
 use super::Case;
 use super::ours::NO_PARAMETERS;
+use crate::vocabulary::packet::HEADER;
 use crate::vocabulary::proc::{Parameter, counter, wait_until};
-use crate::vocabulary::{Context, Kind, Op, Packet, Plan, Session, patience};
+use crate::vocabulary::{Context, Guest, Kind, Op, Packet, Plan, Session, patience};
 use anyhow::{Result, ensure};
 use std::time::{Duration, Instant};
 
 /// Enough packets for the worker to come back.
 const BURST: usize = 16;
+/// What follows a burst of a busy sender.
+const MORE: usize = 3 * BURST;
 /// Too few for that.
 const FEW: usize = 3;
 
@@ -25,7 +28,25 @@ pub const CASES: &[Case] = &[
         nothing_forgotten(cx, read_all)
     })
     .c_differs(NO_PARAMETERS),
+    Case::new("linger/many-packets-for-the-guest-let-more-gather", gathers)
+        .c_differs(NO_PARAMETERS),
+    Case::new("linger/senders-that-take-turns-do-not", turns).c_differs(NO_PARAMETERS),
+    Case::new("linger/what-gathers-takes-fewer-passes", gathered).c_differs(NO_PARAMETERS),
+    Case::new("linger/no-packet-for-the-guest-is-forgotten", |cx| {
+        follow_up(cx, 400, |s| send_small(s, 1))
+    })
+    .c_differs(NO_PARAMETERS),
+    Case::new(
+        "linger/no-connection-to-the-guest-is-forgotten",
+        connect_another,
+    )
+    .c_differs(NO_PARAMETERS),
 ];
+
+/// Payload of a small packet for the guest.
+const SMALL: [u8; 16] = [3; 16];
+/// Sockets that take turns.
+const CROWD: usize = 16;
 
 /// Puts `count` packets of a byte into the TX ring, then kicks once if asked.
 fn burst(s: &mut Session, count: usize) -> Result<()> {
@@ -143,4 +164,207 @@ fn nothing_forgotten(cx: &mut Context, send: fn(&mut Session, usize) -> Result<(
         send(&mut s, 1)?;
     }
     cx.no_reply_is_counted(&s.guest)
+}
+
+/// A session whose guest has no RX buffers.
+fn without_buffers(cx: &mut Context, kind: Kind) -> Result<Session> {
+    let mut s = cx.session(kind, Plan::default().buffers(1, 4096))?;
+    s.guest.plan.buffers = 0;
+    use_up_buffers(&mut s)?;
+    cx.c_differs_here();
+    Ok(s)
+}
+
+/// Gives enough buffers for `packets` packets at once, and receives `bytes` bytes on all flows.
+fn hear_bytes(guest: &mut Guest, packets: usize, bytes: usize) -> Result<()> {
+    guest.plan.buffers = 2 * packets;
+    guest.refill()?;
+    guest.plan.buffers = 0;
+    let mut heard = 0;
+    while heard < bytes {
+        heard += guest.recv()?.payload.len();
+    }
+    ensure!(heard == bytes, "{heard} bytes, not {bytes}");
+    Ok(())
+}
+
+/// Has the host fill the buffers that are left, each with one packet.
+fn use_up_buffers(s: &mut Session) -> Result<()> {
+    while s.guest.rx.in_flight() > 0 {
+        s.host.send(&[9; 4096 - HEADER])?;
+        s.guest.hear_bytes(&mut s.flow, 4096 - HEADER)?;
+    }
+    s.guest.give_all_credit(&mut s.flow)
+}
+
+/// Has the host send `count` small packets.
+fn send_burst(s: &Session, count: usize) -> Result<()> {
+    for _ in 0..count {
+        s.host.send(&SMALL)?;
+    }
+    Ok(())
+}
+
+/// Sends `count` small packets, then has the guest receive them in as few buffers as may be.
+fn send_small(s: &mut Session, count: usize) -> Result<()> {
+    send_burst(s, count)?;
+    let mut heard = 0;
+    while heard < count * SMALL.len() {
+        s.guest.give_buffer(4096)?;
+        heard += s.guest.hear_op(&mut s.flow, Op::RW)?.payload.len();
+    }
+    ensure!(heard == count * SMALL.len(), "{heard} bytes");
+    s.guest.give_credit(&mut s.flow)
+}
+
+/// How often the worker lingered for a queue, "rx" or "tx", while `work` had it move `packets`
+/// packets.
+fn lingers(
+    guest: &mut Guest,
+    side: &str,
+    packets: usize,
+    work: impl FnOnce(&mut Guest) -> Result<()>,
+) -> Result<u64> {
+    let cid = Some(guest.cid);
+    let (lingers, moved) = (format!("{side}_lingers"), format!("{side}_packets"));
+    let (lingered, before) = (counter(cid, &lingers)?, counter(cid, &moved)?);
+    work(guest)?;
+    let done = wait_until(patience(), || {
+        Ok(counter(cid, &moved)? - before >= packets as u64)
+    })?;
+    ensure!(done, "{packets} packets were not counted in {moved}");
+    Ok(counter(cid, &lingers)? - lingered)
+}
+
+/// The parameters with which the worker lingers for RX, for at most `rx_us` microseconds.
+fn lingering(rx_us: &str) -> Result<[Parameter; 4]> {
+    Ok([
+        Parameter::set("busyloop_us", "0")?,
+        Parameter::set("rx_coalesce", "Y")?,
+        Parameter::set("rx_linger_us", rx_us)?,
+        Parameter::set("tx_linger_us", "1000")?,
+    ])
+}
+
+/// Packets that wait when the guest gives buffers for them.
+fn gathers(cx: &mut Context) -> Result<()> {
+    for (limit, kind, count, len, wanted) in [
+        ("1000", Kind::STREAM, BURST, 16, 1),
+        ("0", Kind::STREAM, BURST, 16, 0),
+        // Few, large ones, messages.
+        ("1000", Kind::STREAM, FEW, 16, 0),
+        ("1000", Kind::STREAM, BURST, 2048, 0),
+        ("1000", Kind::SEQPACKET, BURST, 16, 0),
+    ] {
+        let mut s = without_buffers(cx, kind)?;
+        let _set = lingering(limit)?;
+        for _ in 0..count {
+            s.host.send(&vec![7; len])?;
+        }
+        let seen = lingers(&mut s.guest, "rx", count, |guest| {
+            hear_bytes(guest, count, count * len)
+        })?;
+        ensure!(
+            seen == wanted,
+            "rx_linger_us={limit}: lingered {seen} times after {count} packets of {len} bytes, {kind:?}"
+        );
+    }
+    Ok(())
+}
+
+/// While packets gather, those of the same socket do not wake the worker, each for itself.
+fn gathered(cx: &mut Context) -> Result<()> {
+    let mut publishes = [0, 0];
+    for (sum, limit) in publishes.iter_mut().zip(["0", "1000"]) {
+        let mut s = without_buffers(cx, Kind::STREAM)?;
+        let _set = lingering(limit)?;
+        for _ in 0..20 {
+            send_burst(&s, BURST)?;
+            let before = counter(Some(s.guest.cid), "rx_publishes")?;
+            for _ in 0..=MORE {
+                s.guest.add_buffer(4096)?;
+            }
+            s.guest.rx.flush();
+            send_burst(&s, MORE)?;
+            let bytes = (BURST + MORE) * SMALL.len();
+            s.guest.hear_bytes(&mut s.flow, bytes)?;
+            *sum += counter(Some(s.guest.cid), "rx_publishes")? - before;
+            use_up_buffers(&mut s)?;
+        }
+    }
+    cx.note(&format!(
+        "publications without and with gathering: {publishes:?}"
+    ));
+    ensure!(publishes[1] < publishes[0], "as many: {publishes:?}");
+    Ok(())
+}
+
+/// A packet of each of many sockets, as of those that wait for answers.
+fn turns(cx: &mut Context) -> Result<()> {
+    let Session {
+        mut guest,
+        flow,
+        host,
+    } = cx.session(Kind::STREAM, Plan::default().buffers(1, 4096))?;
+    cx.c_differs_here();
+    let _set = lingering("1000")?;
+    let (mut flows, mut hosts) = (vec![flow], vec![host]);
+    while flows.len() < CROWD {
+        let (flow, host) = guest.accept(Kind::STREAM, cx.number() as u32)?;
+        flows.push(flow);
+        hosts.push(host);
+    }
+    guest.drain()?;
+
+    let seen = lingers(&mut guest, "tx", CROWD, |guest| {
+        for flow in &mut flows {
+            let mut header = guest.header(flow, Op::RW);
+            header.len = 1;
+            flow.sent += 1;
+            let payload = vec![1];
+            guest.queue(&Packet { header, payload }.encode())?;
+        }
+        guest.tx.flush();
+        guest.drain()
+    })?;
+    ensure!(seen == 0, "TX: lingered {seen} times");
+
+    // The buffer that is there takes the first; the others wait for the next ones.
+    guest.plan.buffers = 0;
+    let seen = lingers(&mut guest, "rx", CROWD, |guest| {
+        for host in &hosts {
+            host.send(&SMALL)?;
+        }
+        hear_bytes(guest, CROWD, CROWD * SMALL.len())
+    })?;
+    ensure!(seen == 0, "RX: lingered {seen} times");
+    Ok(())
+}
+
+/// Bursts, each followed by something else at some moment of the worker's sleep or just behind it,
+/// which must come though nothing follows that would bring it along.
+fn follow_up(
+    cx: &mut Context,
+    rounds: usize,
+    mut send: impl FnMut(&mut Session) -> Result<()>,
+) -> Result<()> {
+    let mut s = without_buffers(cx, Kind::STREAM)?;
+    let _set = lingering("60")?;
+    for _ in 0..cx.rounds(rounds, 5 * rounds) {
+        send_small(&mut s, BURST)?;
+        spin(cx.number() % 100);
+        send(&mut s)?;
+    }
+    cx.no_reply_is_counted(&s.guest)
+}
+
+/// Another socket connects to the guest; both are kept.
+fn connect_another(cx: &mut Context) -> Result<()> {
+    let mut others = Vec::new();
+    follow_up(cx, 40, |s| {
+        s.guest.give_buffer(4096)?;
+        let port = s.flow.guest_port + 1 + others.len() as u32;
+        others.push(s.guest.accept(Kind::STREAM, port)?);
+        s.guest.drain()
+    })
 }

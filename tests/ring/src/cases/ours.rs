@@ -24,7 +24,7 @@ pub const CASES: &[Case] = &[
     })
     .c_differs(NO_PARAMETERS),
     Case::new("ours/without-lingering", |cx| {
-        in_mode(cx, &[("tx_linger_us", "0")])
+        in_mode(cx, &[("rx_linger_us", "0"), ("tx_linger_us", "0")])
     })
     .c_differs(NO_PARAMETERS),
     Case::new("ours/parameters-changed-under-traffic", changing).c_differs(NO_PARAMETERS),
