@@ -49,7 +49,7 @@ impl Gather {
         (seen != 0).then_some((seen >> COUNT_BITS) as usize)
     }
 
-    /// How many packets may still come before one wakes the worker.
+    /// How many packets are waited for: the last of them wakes the worker.
     pub(super) fn left(&self) -> u32 {
         self.0.load(Relaxed) & Self::ANY
     }

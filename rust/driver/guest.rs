@@ -6,8 +6,8 @@
 //!
 //! Outermost first: the device mutex; the mutex of a queue (RX and TX are never held together); a
 //! socket's lock (taken inside the TX queue's mutex by the common transport); the spinlock of a
-//! lane of the send queue. Inside the mutex of a queue, and a little longer, is that of what its
-//! pass works with (`rx_kept`, `tx_parts`). The lock of the debugfs file and in it that of the CID
+//! lane of the send queue. Inside the mutex of a queue, and behind it, is that of what its pass
+//! works with (`rx_kept`, `tx_parts`). The lock of the debugfs file and in it that of the CID
 //! table's writers are held outside of all of them.
 //!
 //! # Lifetime
@@ -113,8 +113,7 @@ pub(crate) struct Guest {
     pub(super) send_queue: SendQueue,
     /// Packets that need not wake the worker, as it looks for them by itself.
     pub(super) gather: Gather,
-    /// What the RX pass works with: empty between passes, and too large to make for each. Locked
-    /// inside the mutex of the RX queue.
+    /// What the RX pass works with: empty between passes, and too large to make for each.
     #[pin]
     pub(super) rx_kept: Mutex<Kept>,
     /// The same for the TX pass.
@@ -277,7 +276,7 @@ impl Guest {
         self.look_for_packets();
     }
 
-    /// Ends the gathering of packets, if there is any.
+    /// Ends the gathering of packets, if there is any, and has the worker take them.
     pub(super) fn end_gathering(&self) {
         if self.gather.lane().is_some() {
             self.gather.end();

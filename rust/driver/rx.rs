@@ -64,7 +64,7 @@ pub(super) fn run(guest: &Guest) {
     let batching = params::rx_batch();
     let limit = |size| used::batch_limit(size, RING_ARRAY_CAPACITY, PACKET_WEIGHT, batching);
     let Some(ring) = guest.device.lock_queue(QueueId::Rx).poll_ring(limit) else {
-        return guest.end_gathering();
+        return guest.gather.end();
     };
 
     let linger_us = linger_limit(guest, &ring);
@@ -75,28 +75,58 @@ pub(super) fn run(guest: &Guest) {
     let rest = pass.finish(&ring_stats);
     drop(kept);
     match rest {
-        Some(pause) => linger(guest, pause),
-        None => guest.end_gathering(),
+        Some(rest) => linger(guest, rest),
+        // Where packets wait, a kick, the VMM's answer or the next pass will take them.
+        None => guest.gather.end(),
     }
 }
 
 /// Leaves a sender the time to add packets, then has them taken.
 ///
 /// Context: the worker of the RX queue; no lock held; sleeps.
-fn linger(guest: &Guest, pause: Pause) {
+fn linger(guest: &Guest, rest: Rest) {
     if guest.device.is_send_work_queued() {
         // Mostly for packets that this pass has taken, so it may be about nothing. It runs now, and
         // no packet that gathers queues it once more.
-        return guest.rx_kept.lock().pace.cut(pause);
+        guest.rx_kept.lock().cut = Some(rest);
+        return;
     }
-    let told = guest.device.linger(QueueId::Rx, pause.us);
-    let came = pause.packets.saturating_sub(guest.gather.left());
-    if !told && !pause.has_paid(came) {
-        guest.rx_kept.lock().pace.did_not_pay();
+    count!(guest, rx_lingers += 1u32);
+    let end = wait_for_packets(guest, rest.pause);
+    let is_empty = guest.send_queue.is_empty();
+    let pace = &mut guest.rx_kept.lock().pace;
+    match end {
+        PauseEnd::Quiet => pace.did_not_pay(),
+        PauseEnd::Told if is_empty => pace.forget(),
+        PauseEnd::Told | PauseEnd::Over => pace.paid(),
     }
-    if guest.send_queue.is_empty() || !guest.device.queue_send_work(&rcu::read_lock()) {
+    if is_empty || !guest.device.queue_send_work(&rcu::read_lock()) {
         guest.end_gathering();
     }
+}
+
+/// How a pause ended.
+enum PauseEnd {
+    /// There is work: as many packets as were waited for, or what cannot wait.
+    Told,
+    /// The sender has stopped.
+    Quiet,
+    /// The time is over.
+    Over,
+}
+
+fn wait_for_packets(guest: &Guest, pause: Pause) -> PauseEnd {
+    let mut left = pause.packets;
+    for _ in 0..pause.slices() {
+        if guest.device.linger(QueueId::Rx, pause.slice_us()) {
+            return PauseEnd::Told;
+        }
+        let before = core::mem::replace(&mut left, guest.gather.left());
+        if left == before {
+            return PauseEnd::Quiet;
+        }
+    }
+    PauseEnd::Over
 }
 
 /// Most microseconds that the worker may linger after the pass over `ring` that begins. None if the
@@ -114,8 +144,11 @@ fn linger_limit(guest: &Guest, ring: &Ring<'_>) -> u32 {
 pub(super) struct Kept {
     /// Empty between passes, and too large to make for each.
     run: Run,
-    /// How fast packets come.
+    /// How fast packets of `lane` come.
     pace: Pace,
+    lane: usize,
+    /// The rest that has not begun, as the send work was queued.
+    cut: Option<Rest>,
 }
 
 impl Kept {
@@ -124,8 +157,17 @@ impl Kept {
         Self {
             run: Run::new(),
             pace: Pace::new(),
+            lane: 0,
+            cut: None,
         }
     }
+}
+
+/// The lane whose sender is left the time to add packets, and how long.
+#[derive(Clone, Copy)]
+struct Rest {
+    lane: usize,
+    pause: Pause,
 }
 
 struct RxPass<'a> {
@@ -133,10 +175,12 @@ struct RxPass<'a> {
     join: bool,
     run: &'a mut Run,
     pace: &'a mut Pace,
+    /// The lane of the pace.
+    pace_lane: &'a mut usize,
+    cut: Option<Rest>,
     /// Most microseconds that the worker may linger.
     linger_us: u32,
-    /// How long it does, if it does.
-    rest: Option<Pause>,
+    rest: Option<Rest>,
     /// Plain stream data.
     rows: Rows,
     /// There is a vsockmon device, as far as the packets in hand are concerned.
@@ -155,6 +199,8 @@ impl<'a> RxPass<'a> {
             join: params::rx_coalesce(),
             run: &mut kept.run,
             pace: &mut kept.pace,
+            pace_lane: &mut kept.lane,
+            cut: kept.cut.take(),
             linger_us,
             rest: None,
             rows: Rows::default(),
@@ -211,15 +257,37 @@ impl<'a> RxPass<'a> {
     /// Decides whether the worker lingers, all packets being taken. If so, those that follow may
     /// wait from now on.
     fn rest(&mut self) {
-        let row = self.rows.longest();
-        let (packets, bytes) = row.map_or((0, 0), |row| (row.packets, row.bytes));
-        let wish = Wish::rx(self.linger_us);
-        self.rest = self.pace.pause(busy_clock, packets, bytes, wish);
-        let gather = &self.guest.gather;
-        let lane = row.map(|row| row.lane).or(gather.lane());
-        if let Some((pause, lane)) = self.rest.zip(lane) {
-            gather.begin(lane, pause.packets);
+        self.rest = self.rest_of_row().or_else(|| self.rest_that_was_cut());
+        match self.rest {
+            Some(Rest { lane, pause }) => self.guest.gather.begin(lane, pause.packets),
+            None => self.guest.end_gathering(),
         }
+    }
+
+    /// By the longest row of this pass.
+    fn rest_of_row(&mut self) -> Option<Rest> {
+        let Some(row) = self.rows.longest() else {
+            self.pace.forget();
+            return None;
+        };
+        if core::mem::replace(self.pace_lane, row.lane) != row.lane {
+            self.pace.other_flow();
+        }
+        let wish = Wish::rx(self.linger_us);
+        let pause = self.pace.pause(busy_clock, row.packets, row.bytes, wish)?;
+        Some(Rest {
+            lane: row.lane,
+            pause,
+        })
+    }
+
+    /// As decided behind the pass before.
+    fn rest_that_was_cut(&mut self) -> Option<Rest> {
+        let mut rest = self.cut.take().filter(|_| self.linger_us > 0)?;
+        rest.pause.us = rest.pause.us.min(self.linger_us);
+        self.pace.go_on(busy_clock());
+        *self.pace_lane = rest.lane;
+        Some(rest)
     }
 
     /// Whether there is a packet to send, now or within the time that the queue is polled.
@@ -328,12 +396,11 @@ impl<'a> RxPass<'a> {
     }
 
     /// Accounts for the pass. The queue's mutex is held no more.
-    fn finish(&mut self, ring: &RingStats) -> Option<Pause> {
+    fn finish(&mut self, ring: &RingStats) -> Option<Rest> {
         self.settle_replies();
         let guest = self.guest;
         count!(
             guest,
-            rx_lingers += self.rest.is_some(),
             rx_passes += 1u32,
             rx_packets += self.packets,
             rx_bytes += self.bytes as u64,

@@ -263,10 +263,10 @@ struct TxPass<'a> {
     rest: Rest,
     /// Most microseconds that the worker may linger.
     linger_us: u32,
-    /// A bit for each lane that packets with payload were of.
+    /// Packets with payload.
+    loaded: u32,
+    /// A bit for each lane that these were of.
     lanes: u64,
-    /// Packets with payload that were not the first of their lane.
-    in_a_row: u32,
     /// Payload.
     bytes: usize,
     /// What counts against the budget: buffers, and bytes of payload and headers.
@@ -286,8 +286,8 @@ impl<'a> TxPass<'a> {
             misaddressed: 0,
             rest: Rest::Told,
             linger_us,
+            loaded: 0,
             lanes: 0,
-            in_a_row: 0,
             bytes: 0,
             spent: 0,
             spent_bytes: 0,
@@ -321,8 +321,9 @@ impl<'a> TxPass<'a> {
                     if ring.poll_for_buffer(ring.poll_timeout(params::busyloop_us())) {
                         continue;
                     }
+                    let packets = self.busy_packets();
                     let pace = &mut self.parts.pace;
-                    let pause = pace.pause(busy_clock, self.in_a_row, self.bytes, wish);
+                    let pause = pace.pause(busy_clock, packets, self.bytes, wish);
                     if let Some(pause) = pause {
                         self.rest = Rest::Linger(pause.us);
                         return ring.leave();
@@ -340,9 +341,19 @@ impl<'a> TxPass<'a> {
             }
             if ring.exceeds_weight(self.spent, self.spent_bytes) {
                 self.guest.tx_requeued.store(true, Relaxed);
-                self.parts.pace.unfinished(self.in_a_row, self.bytes);
+                let packets = self.busy_packets();
+                self.parts.pace.unfinished(packets, self.bytes);
                 return ring.leave();
             }
+        }
+    }
+
+    /// The packets with payload, if most of them are behind others of their flow.
+    fn busy_packets(&self) -> u32 {
+        if self.loaded >= 2 * self.lanes.count_ones() {
+            self.loaded
+        } else {
+            0
         }
     }
 
@@ -455,10 +466,8 @@ impl<'a> TxPass<'a> {
         let flow = parts.header.flow;
         self.packets += packets;
         if parts.bytes > 0 {
-            let lane = 1 << lanes::lane_of(&flow);
-            let first = self.lanes & lane == 0;
-            self.lanes |= lane;
-            self.in_a_row += packets - u32::from(first);
+            self.loaded += packets;
+            self.lanes |= 1 << lanes::lane_of(&flow);
         }
         self.bytes += parts.bytes;
         self.spent += packets;

@@ -46,9 +46,15 @@ pub const LARGE: usize = 8 << 10;
 /// Linux.
 pub const RX_LARGE: usize = 2 << 10;
 
-/// Chances to linger that are left out after one that did not pay: so few that a busy sender hardly
-/// notices, and so many that one does that sends some packets and waits for an answer.
-pub const LEFT_OUT: u32 = 16;
+/// Most chances to linger that are left out after one that did not pay.
+pub const MAX_LEFT_OUT: u32 = 63;
+
+/// Parts of a pause for RX: when nothing comes in one, the sender has stopped, and may be waiting
+/// for an answer to what it has sent.
+pub const SLICES: u32 = 4;
+
+/// Least microseconds of such a part.
+pub const MIN_SLICE_US: u32 = 20;
 
 /// Most microseconds that it stays away, whatever was asked for.
 pub const MAX_US: u32 = 1_000;
@@ -170,10 +176,25 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Whether it was worth it that `packets` packets came meanwhile.
+    /// Microseconds in which something must come. The first pause may be too short for more than
+    /// one packet.
     #[inline]
-    pub fn has_paid(&self, packets: u32) -> bool {
-        self.is_first || packets >= self.packets / 4
+    pub fn slice_us(&self) -> u32 {
+        if self.is_first {
+            self.us
+        } else {
+            (self.us / SLICES).max(MIN_SLICE_US)
+        }
+    }
+
+    /// How many of these the pause has.
+    #[inline]
+    pub fn slices(&self) -> u32 {
+        if self.is_first {
+            1
+        } else {
+            SLICES
+        }
     }
 }
 
@@ -208,8 +229,8 @@ pub struct Pace {
     bytes: usize,
     /// Chances to linger that are still to be left out.
     left_out: u32,
-    /// The pause that has not begun, as other work came first.
-    cut: Option<Pause>,
+    /// How many were left out after the last one that did not pay, less those that paid since.
+    doubt: u32,
 }
 
 impl Pace {
@@ -221,7 +242,7 @@ impl Pace {
             packets: 0,
             bytes: 0,
             left_out: 0,
-            cut: None,
+            doubt: 0,
         }
     }
 
@@ -237,19 +258,32 @@ impl Pace {
     pub fn forget(&mut self) {
         *self = Self {
             left_out: self.left_out,
+            doubt: self.doubt,
             ..Self::new()
         };
     }
 
-    /// Notes that `pause` did not begin: it does behind the next pass, though that may be about
-    /// nothing.
-    pub fn cut(&mut self, pause: Pause) {
-        self.cut = Some(pause);
+    /// Notes that the pass that ends is of another flow than those before.
+    pub fn other_flow(&mut self) {
+        self.pauses = Pauses::None;
     }
 
-    /// Notes that hardly anything came while the worker lingered.
+    /// Notes that a pause begins at `now` that was decided on before, as after a first one.
+    pub fn go_on(&mut self, now: u64) {
+        self.since = Some(now);
+        self.pauses = Pauses::First;
+    }
+
+    /// Notes that packets came while the worker lingered.
+    pub fn paid(&mut self) {
+        self.doubt = self.doubt.saturating_sub(1);
+    }
+
+    /// Notes that the sender stopped while the worker lingered. A sender of some packets that waits
+    /// for an answer to all of them does so each time, and soon only few chances are taken.
     pub fn did_not_pay(&mut self) {
-        self.left_out = LEFT_OUT;
+        self.doubt = (2 * self.doubt + 1).min(MAX_LEFT_OUT);
+        self.left_out = self.doubt;
         self.forget();
     }
 
@@ -285,10 +319,7 @@ impl Pace {
         }
         let count = packets.max(1);
         if packets < least || bytes >= wish.large.saturating_mul(count as usize) {
-            let pause = seen.cut?;
-            self.since = Some(now());
-            self.pauses = seen.pauses;
-            return Some(pause);
+            return None;
         }
         if seen.left_out > 0 {
             self.left_out = seen.left_out - 1;
@@ -298,8 +329,10 @@ impl Pace {
         self.since = Some(now);
         self.pauses = seen.pauses.and_one();
         let limit = u64::from(wish.limit_us.min(MAX_US));
-        // Slower than that is as good as never; and what follows cannot overflow.
-        let elapsed = now.wrapping_sub(since).min(limit << 16);
+        // Slower than that is as good as never; and what follows cannot overflow. Clocks of two
+        // processors may differ a little.
+        let elapsed = (now.wrapping_sub(since) as i64).max(0) as u64;
+        let elapsed = elapsed.min(limit << 16);
         // A queue that was emptied fills more slowly than the worker takes.
         let is_first = seen.pauses == Pauses::None;
         let elapsed = if is_first { 2 * elapsed } else { elapsed };

@@ -259,46 +259,81 @@ fn behind_the_first_pause_few_packets_tell_the_pace() {
     assert_eq!(pace.pause(|| unreachable!(), 3, 0, rx), None);
 }
 
-#[test]
-fn what_did_not_pay_is_left_out_for_a_while() {
-    let mut pace = lingered(1000);
-    pace.did_not_pay();
-    for chance in 0..LEFT_OUT {
+/// Chances that are left out until one is taken.
+fn left_out(pace: &mut Pace) -> u32 {
+    let mut chances = 0;
+    loop {
         // Neither a pass of little nor time makes the worker forget.
         pace.begin(2000);
-        assert_eq!(pause_us(&mut pace, || unreachable!(), 1, 1, 64, LIMIT), 0);
-        pace.begin(1_000_000 * u64::from(chance));
-        let pause = pause_us(&mut pace, || unreachable!(), 100, 100, 64, LIMIT);
-        assert_eq!(pause, 0, "chance {chance}");
+        assert_eq!(pause_us(pace, || unreachable!(), 1, 1, 64, LIMIT), 0);
+        pace.begin(1_000_000 * u64::from(chances));
+        let now = 1_000_000 * u64::from(chances) + 40;
+        if pause_us(pace, || now, 100, 100, 64, LIMIT) > 0 {
+            return chances;
+        }
+        chances += 1;
     }
-    pace.begin(7);
-    assert_ne!(pause_us(&mut pace, || 20, 100, 100, 64, LIMIT), 0);
-
-    assert!(next(9, 64).has_paid(16) && !next(9, 64).has_paid(15));
-    assert!(next(9, 1).has_paid(0));
-    let mut first = next(9, 64);
-    first.is_first = true;
-    assert!(first.has_paid(0));
 }
 
 #[test]
-fn a_pause_that_was_cut_comes_after_the_next_pass() {
+fn what_does_not_pay_is_tried_more_and_more_seldom() {
+    let mut pace = Pace::new();
+    for chances in [1, 3, 7, 15, 31, MAX_LEFT_OUT, MAX_LEFT_OUT] {
+        pace.did_not_pay();
+        assert_eq!(left_out(&mut pace), chances);
+    }
+    // Each time that pays makes up for one of these.
+    for _ in 0..MAX_LEFT_OUT - 1 {
+        pace.paid();
+    }
+    pace.did_not_pay();
+    assert_eq!(left_out(&mut pace), 3);
+    for _ in 0..9 {
+        pace.paid();
+    }
+    pace.did_not_pay();
+    assert_eq!(left_out(&mut pace), 1);
+}
+
+#[test]
+fn a_pause_is_ended_when_nothing_comes_in_a_part_of_it() {
+    assert_eq!(next(400, 64).slice_us(), 100);
+    assert_eq!(next(400, 64).slices(), 4);
+    assert_eq!(next(7, 64).slice_us(), MIN_SLICE_US);
+    let mut first = next(400, 64);
+    first.is_first = true;
+    assert_eq!((first.slice_us(), first.slices()), (400, 1));
+}
+
+#[test]
+fn a_pause_that_was_cut_comes_later() {
+    let rx = Wish::rx(LIMIT);
+    let mut pace = begun(1000);
+    assert!(pace.pause(|| 1010, 16, 0, rx).is_some());
+    pace.begin(1020);
+    assert_eq!(pace.pause(|| unreachable!(), 1, 0, rx), None);
+    pace.go_on(1030);
+    // As behind a first pause: 4 packets in 40 us.
+    pace.begin(1070);
+    assert_eq!(pace.pause(|| 1070, 4, 0, rx), Some(next(LIMIT, 64)));
+}
+
+#[test]
+fn another_flow_begins_anew() {
     let mut pace = lingered(1000);
-    let pause = pace.pause(|| 1040, 16, 0, Wish::rx(LIMIT));
-    assert_eq!(pause, Some(next(160, 64)));
-    pace.cut(pause.unwrap());
-    pace.begin(1045);
-    assert_eq!(pace.pause(|| 1050, 0, 0, Wish::rx(LIMIT)), pause);
-    // It goes on as after any pause.
-    pace.begin(1130);
-    let next = pace.pause(|| 1130, ENOUGH_PACKETS, 0, Wish::rx(LIMIT));
-    assert_eq!(next.map(|pause| pause.us), Some(LIMIT));
-    // It was for one pass only, and not for a worker that lingers no more.
-    pace.cut(pause.unwrap());
-    pace.begin(1200);
-    assert_eq!(pace.pause(|| unreachable!(), 0, 0, Wish::rx(0)), None);
-    pace.begin(1300);
-    assert_eq!(pace.pause(|| unreachable!(), 0, 0, Wish::rx(LIMIT)), None);
+    pace.other_flow();
+    let few = MIN_PACKETS - 1;
+    assert_eq!(pace.pause(|| unreachable!(), few, 0, Wish::rx(LIMIT)), None);
+    let mut pace = lingered(1000);
+    pace.other_flow();
+    let pause = pace.pause(|| 1010, MIN_PACKETS, 0, Wish::rx(LIMIT));
+    assert!(pause.is_some_and(|pause| pause.is_first));
+}
+
+#[test]
+fn a_clock_that_steps_back_is_no_long_time() {
+    let pause = lingered(1000).pause(|| 990, 16, 0, Wish::rx(LIMIT));
+    assert_eq!(pause, Some(next(1, 64)));
 }
 
 fn longest(adds: &[(usize, u32, usize)]) -> Option<(usize, u32, usize)> {
@@ -440,12 +475,20 @@ fn passes_that_used_up_their_budget_count() {
 proptest! {
     #[test]
     fn no_pause_is_longer_than_the_limit(
-        times in prop::collection::vec((any::<u64>(), any::<u32>(), any::<usize>()), 1..20),
+        passes in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u32>(), any::<usize>(), 0..6), 1..40),
         wanted: u32,
         limit: u32,
     ) {
         let mut pace = Pace::new();
-        for (now, packets, bytes) in times {
+        for (begin, now, packets, bytes, other) in passes {
+            match other {
+                0 => pace.did_not_pay(),
+                1 => pace.unfinished(packets, bytes),
+                2 => pace.go_on(now),
+                3 => pace.other_flow(),
+                _ => pace.paid(),
+            }
+            pace.begin(begin);
             if let Some(pause) = pace.pause(|| now, packets, bytes, wish(wanted, limit)) {
                 prop_assert!((1..=limit.min(MAX_US)).contains(&pause.us));
                 prop_assert!((1..=wanted).contains(&pause.packets));
