@@ -53,7 +53,8 @@ l2_end_if_lost() {
 	exit 1
 }
 
-# l2_launch NAME CID [QEMU ARGS...]: starts the guest's QEMU.
+# l2_launch NAME CID [QEMU ARGS...]: starts the guest's QEMU. One whose processor was
+# reset, as by a triple fault, stays and is stopped: it looks like a guest that hangs.
 l2_launch() {
 	local name=$1 cid=$2 dir=/run/l2/$1 slot enter=()
 	shift 2
@@ -65,7 +66,7 @@ l2_launch() {
 	ln -s "$VV_OUT/l2-$name-$slot.console" "$dir/console"
 	[[ -z ${L2_NETNS:-} ]] || enter=(ip netns exec "$L2_NETNS")
 	"${enter[@]}" qemu-system-x86_64 -accel kvm -cpu host -m "${L2_MEMORY:-512}" -smp "${L2_CPUS:-1}" \
-		-nodefaults -no-user-config -display none -no-reboot \
+		-nodefaults -no-user-config -display none -no-reboot -no-shutdown \
 		-chardev "file,id=console,path=$VV_OUT/l2-$name-$slot.console" -serial chardev:console \
 		-kernel /bed/vmlinuz -initrd /bed/l2.cpio \
 		-append "console=ttyS0 loglevel=4 panic=-1 rdinit=/init" \
@@ -150,7 +151,7 @@ l2_in_vhost() {
 
 # l2_emulator_hang NAME: succeeds if the guest is dead in the ways that emulated
 # SVM makes it: QEMU is there, the guest does not answer, it has not panicked, and
-# KVM gave it up or serves no exit for it. A slow, failing or crashed guest is none.
+# KVM gave it up or serves no exit for it, perhaps since it was reset. A slow, failing or crashed guest is none.
 l2_emulator_hang() {
 	l2_running "$1" || return 1
 	! l2_internal_error "$1" || return 0
