@@ -183,18 +183,14 @@ impl Pause {
         if self.is_first {
             self.us
         } else {
-            (self.us / SLICES).max(MIN_SLICE_US)
+            (self.us / SLICES).max(MIN_SLICE_US).min(self.us)
         }
     }
 
     /// How many of these the pause has.
     #[inline]
     pub fn slices(&self) -> u32 {
-        if self.is_first {
-            1
-        } else {
-            SLICES
-        }
+        self.us / self.slice_us().max(1)
     }
 }
 

@@ -297,9 +297,18 @@ fn what_does_not_pay_is_tried_more_and_more_seldom() {
 
 #[test]
 fn a_pause_is_ended_when_nothing_comes_in_a_part_of_it() {
-    assert_eq!(next(400, 64).slice_us(), 100);
-    assert_eq!(next(400, 64).slices(), 4);
-    assert_eq!(next(7, 64).slice_us(), MIN_SLICE_US);
+    for (us, slice_us, slices) in [
+        (400, 100, 4),
+        (83, 20, 4),
+        (50, MIN_SLICE_US, 2),
+        (MIN_SLICE_US, MIN_SLICE_US, 1),
+        (7, 7, 1),
+        (1, 1, 1),
+    ] {
+        let pause = next(us, 64);
+        assert_eq!((pause.slice_us(), pause.slices()), (slice_us, slices));
+        assert!(slice_us * slices <= us, "longer than {us} us");
+    }
     let mut first = next(400, 64);
     first.is_first = true;
     assert_eq!((first.slice_us(), first.slices()), (400, 1));
