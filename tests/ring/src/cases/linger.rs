@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 
 /// Enough packets for the worker to come back.
 const BURST: usize = 16;
-/// What follows a burst of a busy sender.
-const MORE: usize = 3 * BURST;
 /// Too few for that.
 const FEW: usize = 3;
 
@@ -32,7 +30,6 @@ pub const CASES: &[Case] = &[
     Case::new("linger/many-packets-for-the-guest-let-more-gather", gathers)
         .c_differs(NO_PARAMETERS),
     Case::new("linger/senders-that-take-turns-do-not", turns).c_differs(NO_PARAMETERS),
-    Case::new("linger/what-gathers-takes-fewer-publications", gathered).c_differs(NO_PARAMETERS),
     Case::new("linger/no-packet-for-the-guest-is-forgotten", |cx| {
         follow_up(cx, 400, |s| send_small(s, 1))
     })
@@ -198,17 +195,11 @@ fn use_up_buffers(s: &mut Session) -> Result<()> {
     s.guest.give_all_credit(&mut s.flow)
 }
 
-/// Has the host send `count` small packets.
-fn send_burst(s: &Session, count: usize) -> Result<()> {
+/// Sends `count` small packets, then has the guest receive them in as few buffers as may be.
+fn send_small(s: &mut Session, count: usize) -> Result<()> {
     for _ in 0..count {
         s.host.send(&SMALL)?;
     }
-    Ok(())
-}
-
-/// Sends `count` small packets, then has the guest receive them in as few buffers as may be.
-fn send_small(s: &mut Session, count: usize) -> Result<()> {
-    send_burst(s, count)?;
     let mut heard = 0;
     while heard < count * SMALL.len() {
         s.guest.give_buffer(4096)?;
@@ -272,33 +263,6 @@ fn gathers(cx: &mut Context) -> Result<()> {
             "rx_linger_us={limit}: lingered {seen} times after {count} packets of {len} bytes, {kind:?}"
         );
     }
-    Ok(())
-}
-
-/// While packets gather, those of the same socket do not wake the worker, each for itself.
-fn gathered(cx: &mut Context) -> Result<()> {
-    let mut publishes = [0, 0];
-    for (sum, limit) in publishes.iter_mut().zip(["0", "1000"]) {
-        let mut s = without_buffers(cx, Kind::STREAM)?;
-        let _set = lingering(limit)?;
-        for _ in 0..20 {
-            send_burst(&s, BURST)?;
-            let before = counter(Some(s.guest.cid), "rx_publishes")?;
-            for _ in 0..=MORE {
-                s.guest.add_buffer(4096)?;
-            }
-            s.guest.rx.flush();
-            send_burst(&s, MORE)?;
-            let bytes = (BURST + MORE) * SMALL.len();
-            s.guest.hear_bytes(&mut s.flow, bytes)?;
-            *sum += counter(Some(s.guest.cid), "rx_publishes")? - before;
-            use_up_buffers(&mut s)?;
-        }
-    }
-    cx.note(&format!(
-        "publications without and with gathering: {publishes:?}"
-    ));
-    ensure!(publishes[1] < publishes[0], "as many: {publishes:?}");
     Ok(())
 }
 
