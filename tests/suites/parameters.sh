@@ -4,7 +4,7 @@
 # each of them a few cases of tests/ring, which move checked data both ways, keep its
 # order and respect credit. scripts/bed/params-test runs whole suites with a few.
 # Modules: rust
-# Seconds: 300
+# Seconds: 600
 # shellcheck disable=SC2119 # vv_load may have parameters
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/parameters.sh"
