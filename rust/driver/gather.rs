@@ -67,8 +67,9 @@ impl Gather {
             && self.0.cmpxchg(seen, seen - 1, Relaxed).is_ok()
     }
 
-    /// All packets wake the worker again. Fully ordered.
-    pub(super) fn end(&self) {
-        self.0.xchg(0, Full);
+    /// All packets wake the worker again; whether some did not. Fully ordered, if so.
+    #[inline]
+    pub(super) fn end(&self) -> bool {
+        self.lane().is_some() && self.0.xchg(0, Full) != 0
     }
 }

@@ -278,8 +278,7 @@ impl Guest {
 
     /// Ends the gathering of packets, if there is any, and has the worker take them.
     pub(super) fn end_gathering(&self) {
-        if self.gather.lane().is_some() {
-            self.gather.end();
+        if self.gather.end() {
             self.look_for_packets();
         }
     }

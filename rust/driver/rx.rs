@@ -64,7 +64,8 @@ pub(super) fn run(guest: &Guest) {
     let batching = params::rx_batch();
     let limit = |size| used::batch_limit(size, RING_ARRAY_CAPACITY, PACKET_WEIGHT, batching);
     let Some(ring) = guest.device.lock_queue(QueueId::Rx).poll_ring(limit) else {
-        return guest.gather.end();
+        guest.gather.end();
+        return;
     };
 
     let linger_us = linger_limit(guest, &ring);
@@ -77,7 +78,9 @@ pub(super) fn run(guest: &Guest) {
     match rest {
         Some(rest) => linger(guest, rest),
         // Where packets wait, a kick, the VMM's answer or the next pass will take them.
-        None => guest.gather.end(),
+        None => {
+            guest.gather.end();
+        }
     }
 }
 

@@ -126,9 +126,9 @@ impl<'r> BufferWriter<'r> {
     ///
     /// Context: a thread that runs in the owner's mm; may fault, so no spinlock may be held.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result {
+        let from = bytes.as_ptr().cast();
         // SAFETY: `iter` is valid by the type invariant, and `bytes` is as long as said.
-        let copied =
-            unsafe { bindings::_copy_to_iter(bytes.as_ptr().cast(), bytes.len(), &mut self.iter) };
+        let copied = unsafe { bindings::_copy_to_iter(from, bytes.len(), &mut self.iter) };
         if copied == bytes.len() {
             Ok(())
         } else {

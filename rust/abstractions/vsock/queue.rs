@@ -65,9 +65,9 @@ impl PacketQueue {
     ///
     /// Source: `virtio_transport_purge_skbs()`. Takes the lock.
     pub(crate) fn purge(&self, sock: &VsockSock) -> u32 {
+        let sock = sock.as_raw().cast();
         // SAFETY: The list is initialised; the socket is only compared with those of the packets.
-        let replies =
-            unsafe { bindings::virtio_transport_purge_skbs(sock.as_raw().cast(), self.list.get()) };
+        let replies = unsafe { bindings::virtio_transport_purge_skbs(sock, self.list.get()) };
         u32::try_from(replies).unwrap_or(0)
     }
 }

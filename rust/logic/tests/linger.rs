@@ -20,6 +20,11 @@ fn pause_us(
     pause.map_or(0, |pause| pause.us)
 }
 
+/// The same for what a worker usually wishes.
+fn usual_us(pace: &mut Pace, now: impl FnOnce() -> u64, packets: u32, bytes: usize) -> u32 {
+    pause_us(pace, now, packets, bytes, WANTED_PACKETS, LIMIT)
+}
+
 /// A pause that is not the first.
 fn next(us: u32, packets: u32) -> Pause {
     Pause {
@@ -48,10 +53,7 @@ fn begun(now: u64) -> Pace {
 /// A pace that has lingered since `now`.
 fn lingered(now: u64) -> Pace {
     let mut pace = begun(now);
-    assert_ne!(
-        pause_us(&mut pace, || now, MIN_PACKETS, 0, WANTED_PACKETS, LIMIT),
-        0
-    );
+    assert_ne!(usual_us(&mut pace, || now, MIN_PACKETS, 0), 0);
     pace
 }
 
@@ -69,71 +71,21 @@ fn off_means_never_and_needs_no_clock() {
 fn a_few_packets_never_wait() {
     for packets in 0..MIN_PACKETS {
         let mut pace = begun(7);
-        assert_eq!(
-            pause_us(
-                &mut pace,
-                || unreachable!(),
-                packets,
-                100,
-                WANTED_PACKETS,
-                LIMIT
-            ),
-            0
-        );
+        assert_eq!(usual_us(&mut pace, || unreachable!(), packets, 100), 0);
         assert_eq!(pace, Pace::new());
     }
-    assert_ne!(
-        pause_us(
-            &mut begun(7),
-            || 20,
-            MIN_PACKETS,
-            100,
-            WANTED_PACKETS,
-            LIMIT
-        ),
-        0
-    );
-    assert_eq!(
-        pause_us(
-            &mut Pace::new(),
-            || unreachable!(),
-            100,
-            100,
-            WANTED_PACKETS,
-            LIMIT
-        ),
-        0
-    );
+    assert_ne!(usual_us(&mut begun(7), || 20, MIN_PACKETS, 100), 0);
+    assert_eq!(usual_us(&mut Pace::new(), || unreachable!(), 100, 100), 0);
 }
 
 #[test]
 fn a_pace_that_slows_down_ends_later_than_it_begins() {
     for packets in ENOUGH_PACKETS..MIN_PACKETS {
-        assert_ne!(
-            pause_us(
-                &mut lingered(7),
-                || 100,
-                packets,
-                100,
-                WANTED_PACKETS,
-                LIMIT
-            ),
-            0
-        );
+        assert_ne!(usual_us(&mut lingered(7), || 100, packets, 100), 0);
     }
     for packets in 0..ENOUGH_PACKETS {
         let mut pace = lingered(7);
-        assert_eq!(
-            pause_us(
-                &mut pace,
-                || unreachable!(),
-                packets,
-                100,
-                WANTED_PACKETS,
-                LIMIT
-            ),
-            0
-        );
+        assert_eq!(usual_us(&mut pace, || unreachable!(), packets, 100), 0);
         assert_eq!(pace, Pace::new());
     }
 }
@@ -141,79 +93,22 @@ fn a_pace_that_slows_down_ends_later_than_it_begins() {
 #[test]
 fn large_packets_do_not_wait() {
     assert_eq!(
-        pause_us(
-            &mut begun(7),
-            || unreachable!(),
-            10,
-            10 * LARGE,
-            WANTED_PACKETS,
-            LIMIT
-        ),
+        usual_us(&mut begun(7), || unreachable!(), 10, 10 * LARGE),
         0
     );
-    assert_ne!(
-        pause_us(
-            &mut begun(7),
-            || 20,
-            10,
-            10 * LARGE - 1,
-            WANTED_PACKETS,
-            LIMIT
-        ),
-        0
-    );
+    assert_ne!(usual_us(&mut begun(7), || 20, 10, 10 * LARGE - 1), 0);
 }
 
 #[test]
 fn the_worker_comes_back_for_a_quarter_of_a_ring() {
     // 16 packets in 40 us: 32 in 80.
-    assert_eq!(
-        pause_us(
-            &mut lingered(1000),
-            || 1040,
-            16,
-            16 * 64,
-            WANTED_PACKETS,
-            LIMIT
-        ),
-        80
-    );
+    assert_eq!(usual_us(&mut lingered(1000), || 1040, 16, 16 * 64), 80);
     // 64 packets in 40 us: 32 in 20.
-    assert_eq!(
-        pause_us(
-            &mut lingered(1000),
-            || 1040,
-            64,
-            64 * 64,
-            WANTED_PACKETS,
-            LIMIT
-        ),
-        20
-    );
+    assert_eq!(usual_us(&mut lingered(1000), || 1040, 64, 64 * 64), 20);
     // 10 packets of 4 KiB in 40 us: 16 in 64.
-    assert_eq!(
-        pause_us(
-            &mut lingered(1000),
-            || 1040,
-            10,
-            10 << 12,
-            WANTED_PACKETS,
-            LIMIT
-        ),
-        64
-    );
+    assert_eq!(usual_us(&mut lingered(1000), || 1040, 10, 10 << 12), 64);
     // The clock has wrapped.
-    assert_eq!(
-        pause_us(
-            &mut lingered(u64::MAX - 9),
-            || 30,
-            16,
-            0,
-            WANTED_PACKETS,
-            LIMIT
-        ),
-        80
-    );
+    assert_eq!(usual_us(&mut lingered(u64::MAX - 9), || 30, 16, 0), 80);
 }
 
 #[test]
@@ -381,16 +276,10 @@ fn a_row_is_of_one_lane() {
 fn at_first_it_goes_by_the_pass_itself() {
     // 16 packets taken in 40 us: they came in 80 at least.
     let mut pace = begun(1000);
-    assert_eq!(
-        pause_us(&mut pace, || 1040, 16, 0, WANTED_PACKETS, LIMIT),
-        160
-    );
+    assert_eq!(usual_us(&mut pace, || 1040, 16, 0), 160);
     // The pass that begins later is part of the same pace: 40 in 200 us.
     pace.begin(1200);
-    assert_eq!(
-        pause_us(&mut pace, || 1240, 40, 0, WANTED_PACKETS, LIMIT),
-        160
-    );
+    assert_eq!(usual_us(&mut pace, || 1240, 40, 0), 160);
 }
 
 #[test]
@@ -464,20 +353,10 @@ fn passes_that_used_up_their_budget_count() {
     let mut pace = lingered(1000);
     pace.unfinished(246, 246 * 64);
     // 256 packets in 80 us, though only ten in the last pass: 32 in 10.
-    assert_eq!(
-        pause_us(&mut pace, || 1080, 10, 10 * 64, WANTED_PACKETS, LIMIT),
-        10
-    );
+    assert_eq!(usual_us(&mut pace, || 1080, 10, 10 * 64), 10);
     pace.unfinished(256, 0);
-    assert_ne!(
-        pause_us(&mut pace, || 1100, 0, 0, WANTED_PACKETS, LIMIT),
-        0,
-        "256 packets"
-    );
-    assert_eq!(
-        pause_us(&mut pace, || unreachable!(), 0, 0, WANTED_PACKETS, LIMIT),
-        0
-    );
+    assert_ne!(usual_us(&mut pace, || 1100, 0, 0), 0, "256 packets");
+    assert_eq!(usual_us(&mut pace, || unreachable!(), 0, 0), 0);
     assert_eq!(pace, Pace::new());
 }
 
@@ -507,7 +386,7 @@ proptest! {
 
     #[test]
     fn a_pace_always_waits(now: u64, elapsed: u64, packets in MIN_PACKETS.., bytes in 0..MIN_PACKETS as usize * LARGE) {
-        let pause = pause_us(&mut begun(now), || now.wrapping_add(elapsed), packets, bytes, WANTED_PACKETS, LIMIT);
+        let pause = usual_us(&mut begun(now), || now.wrapping_add(elapsed), packets, bytes);
         prop_assert!(pause > 0);
     }
 }

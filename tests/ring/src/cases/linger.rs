@@ -210,11 +210,12 @@ fn send_small(s: &mut Session, count: usize) -> Result<()> {
 }
 
 /// How often the worker lingered for a queue, "rx" or "tx", while `work` had it move `packets`
-/// packets.
+/// packets; `wanted` times are waited for.
 fn lingers(
     guest: &mut Guest,
     side: &str,
     packets: usize,
+    wanted: u64,
     work: impl FnOnce(&mut Guest) -> Result<()>,
 ) -> Result<u64> {
     let cid = Some(guest.cid);
@@ -226,6 +227,9 @@ fn lingers(
     })?;
     ensure!(done, "{packets} packets were not counted in {moved}");
     // A pause is counted behind the pass.
+    wait_until(patience(), || {
+        Ok(counter(cid, &lingers)? - lingered >= wanted)
+    })?;
     sleep(Duration::from_millis(20));
     Ok(counter(cid, &lingers)? - lingered)
 }
@@ -255,7 +259,7 @@ fn gathers(cx: &mut Context) -> Result<()> {
         for _ in 0..count {
             s.host.send(&vec![7; len])?;
         }
-        let seen = lingers(&mut s.guest, "rx", count, |guest| {
+        let seen = lingers(&mut s.guest, "rx", count, wanted, |guest| {
             hear_bytes(guest, count, count * len)
         })?;
         ensure!(
@@ -283,7 +287,7 @@ fn turns(cx: &mut Context) -> Result<()> {
     }
     guest.drain()?;
 
-    let seen = lingers(&mut guest, "tx", CROWD, |guest| {
+    let seen = lingers(&mut guest, "tx", CROWD, 0, |guest| {
         for flow in &mut flows {
             let mut header = guest.header(flow, Op::RW);
             header.len = 1;
@@ -298,7 +302,7 @@ fn turns(cx: &mut Context) -> Result<()> {
 
     // The buffer that is there takes the first; the others wait for the next ones.
     guest.plan.buffers = 0;
-    let seen = lingers(&mut guest, "rx", CROWD, |guest| {
+    let seen = lingers(&mut guest, "rx", CROWD, 0, |guest| {
         for host in &hosts {
             host.send(&SMALL)?;
         }
