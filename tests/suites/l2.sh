@@ -121,9 +121,14 @@ l2_loopback() {
 	l2_exec "$1" 10 insmod /later/vsock_loopback.ko
 }
 
-# l2_exits NAME: exits that KVM has served for the guest so far.
+# l2_exits NAME: exits that KVM has served for the guest so far, but for those that
+# interrupts of the host caused: these end a guest that runs, whatever it does.
 l2_exits() {
-	cat "/sys/kernel/debug/kvm/$(cat "/run/l2/$1/pid")"-*/exits
+	local dir exits of_host
+	dir=$(compgen -G "/sys/kernel/debug/kvm/$(cat "/run/l2/$1/pid")-*") || return 1
+	# The latter first: what comes in between is not missed, but counted once too often.
+	of_host=$(cat "$dir/irq_exits") && exits=$(cat "$dir/exits") || return 1
+	echo $((exits - of_host))
 }
 
 # l2_internal_error NAME: succeeds if KVM gave the guest up: an event was delivered
@@ -133,13 +138,14 @@ l2_internal_error() {
 }
 
 # l2_no_exits NAME: succeeds if KVM served no exit for the guest since this was asked
-# last. A guest that is busy has some all the time.
+# last; a few may be those of the host, as the two counts are not read at once. A guest
+# that works or sleeps has some all the time: its clock ticks.
 l2_no_exits() {
 	local dir=/run/l2/$1 exits before
 	exits=$(l2_exits "$1") || return 1
 	before=$(cat "$dir/exits" 2>/dev/null)
 	echo "$exits" >"$dir/exits"
-	[[ $exits == "$before" ]]
+	((exits - ${before:-0} < 4 && before))
 }
 
 # l2_in_vhost NAME: succeeds if a thread of the guest's QEMU is in vhost code: that is
