@@ -2,10 +2,10 @@
 
 //! vhost-vsock: the host side of virtio-vsock.
 //!
-//! Four layers, each of which knows only those below it:
+//! Four layers, each of which knows only those above it:
 //!
-//! - [`abstractions`]: safe faces of the C vhost and vsock cores, and the only part with `unsafe`;
 //! - [`logic`]: arithmetic and decisions, which also build and are tested outside the kernel;
+//! - [`abstractions`]: safe faces of the C vhost and vsock cores, and the only part with `unsafe`;
 //! - [`driver`]: one open file is one guest; the transport, the RX pass and the TX pass;
 //! - this file: registration.
 

@@ -3,7 +3,7 @@
 #
 # check-tree.sh [KDIR]: can a Rust module be built in this kernel tree, for the
 # kernel it belongs to? Each missing piece is one line that names it and the
-# command that provides it. Exit status: 0 yes, 1 something is missing, 2 usage.
+# command that provides it. Exit status: 0 yes, 1 something is missing.
 #
 # The compilers are those of the environment, as for kbuild: RUSTC, BINDGEN, CC.
 set -uo pipefail

@@ -154,6 +154,9 @@ python() {
 	done
 }
 
+for name in ${LINT:-}; do
+	grep -q "^check $name " scripts/lint.sh || { echo "lint: there is no check $name (there are: $(sed -n 's/^check \([a-z-]*\) .*/\1/p' scripts/lint.sh | xargs))" >&2; exit 2; }
+done
 check spdx spdx
 check unsafe no_unsafe
 check shellcheck shell

@@ -65,7 +65,7 @@ pub(crate) fn running(cid: u32, running: bool) {
     );
 }
 
-/// Traces a guest buffer that was refused; `head` is negative where it could not be named.
+/// Traces a guest buffer that was refused; `head` may be out of range of the ring.
 pub(crate) fn bad_buffer(cid: u32, queue: u32, head: c_int) {
     fire!(
         __tracepoint_vhost_vsock_rs_bad_buffer,

@@ -85,8 +85,8 @@ use crate::{
 /// All guests that have a CID.
 pub(super) static GUESTS: CidTable<Guest> = CidTable::new();
 
-/// Most passes over the TX queue that a release waits for: as many as a full ring needs if each
-/// ended after one packet.
+/// Most passes over the TX queue that a release waits for: twice as many as the largest ring needs,
+/// when it is full, if each ended after one packet.
 const MAX_LAST_PASSES: u32 = 0x10000;
 
 /// How many of them may find no memory. Each waits for a millisecond.
@@ -113,7 +113,7 @@ pub(crate) struct Guest {
     pub(super) send_queue: SendQueue,
     /// Packets that need not wake the worker, as it looks for them by itself.
     pub(super) gather: Gather,
-    /// What the RX pass works with: empty between passes, and too large to make for each.
+    /// What the RX pass works with and keeps for the next: too large to make for each.
     #[pin]
     pub(super) rx_kept: Mutex<Kept>,
     /// The same for the TX pass.

@@ -104,7 +104,7 @@ counters! {
     tx_refused,
     /// TX packets with a wrong address, which were dropped.
     tx_misaddressed,
-    /// Times that a TX packet was put back for want of memory.
+    /// Passes over the TX queue that ended for want of memory.
     tx_retries,
     /// Times that the worker came back to the TX queue by itself.
     tx_lingers,

@@ -344,7 +344,7 @@ struct virtio_transport *rs_vhost_transport(void)
 	return &vhost_transport;
 }
 
-/* Serialises changes to the CID table; taken inside no other lock of ours. */
+/* Serialises changes to the CID table; taken inside the lock of a guest's debugfs file only. */
 static DEFINE_MUTEX(rs_vhost_vsock_mutex);
 
 void rs_vhost_vsock_mutex_lock(void)

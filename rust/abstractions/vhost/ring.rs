@@ -80,7 +80,7 @@ pub(crate) enum ChainError {
     /// An address is not in the IOTLB. The VMM was asked, and its answer kicks the queue.
     Miss,
     /// The next buffer made no sense. It was stepped over and, where it could be named, returned
-    /// with length 0. Holds its head, or a negative number.
+    /// with length 0. Holds its head, which may be out of range.
     Refused(i32),
     /// The ring itself makes no sense. Nothing can be taken until it is set up anew.
     Broken,
