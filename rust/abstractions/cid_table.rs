@@ -136,7 +136,7 @@ impl<T> CidTable<T> {
             let mut at = bucket.load(Relaxed);
             while !at.is_null() {
                 // SAFETY: Entries are unlinked under the lock only, which `_writer` shows is held,
-                // so what is linked lives.
+                // and not by `each`, as that takes `&mut Writer`: what is linked lives.
                 let entry = unsafe { &*at };
                 each(&entry.value);
                 at = entry.next.load(Relaxed);
@@ -145,7 +145,7 @@ impl<T> CidTable<T> {
     }
 
     /// Adds an entry for `value` under `cid`.
-    pub(crate) fn insert(&self, _writer: &Writer, cid: u32, value: Arc<T>) -> Result {
+    pub(crate) fn insert(&self, _writer: &mut Writer, cid: u32, value: Arc<T>) -> Result {
         let head = &self.buckets[bucket(cid, BUCKETS)];
         let entry = KBox::new(
             Entry {
@@ -161,7 +161,7 @@ impl<T> CidTable<T> {
     }
 
     /// Takes the entry of `value` under `cid` out, if there is one.
-    pub(crate) fn remove(&self, _writer: &Writer, cid: u32, value: &T) -> Option<Retired<T>> {
+    pub(crate) fn remove(&self, _writer: &mut Writer, cid: u32, value: &T) -> Option<Retired<T>> {
         let mut link = &self.buckets[bucket(cid, BUCKETS)];
         loop {
             let at = link.load(Relaxed);

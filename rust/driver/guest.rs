@@ -127,6 +127,9 @@ pub(crate) struct Guest {
     pub(super) seqpacket_allow: Atomic<bool>,
     pub(super) rx_requeued: Atomic<bool>,
     pub(super) tx_requeued: Atomic<bool>,
+    /// The worker comes back for what the last pass over the TX queue left in it. Written at the end
+    /// of each pass, so it says so until the next has ended.
+    pub(super) tx_unfinished: Atomic<bool>,
     /// The worker will soon look at the send queue by itself: soon enough for what only gives credit.
     credit_waits: Atomic<bool>,
     released: Atomic<bool>,
@@ -169,7 +172,7 @@ impl Guest {
 
     /// Puts the guest into the table under `cid`, then takes it out from under the CID before.
     fn take_cid(this: &Arc<Self>, cid: u32) -> Result {
-        let writer = Writer::lock();
+        let mut writer = Writer::lock();
         let taken_by_us = {
             let guard = rcu::read_lock();
             match Guest::find(&guard, cid, &this.net) {
@@ -180,9 +183,9 @@ impl Guest {
         if taken_by_us {
             return Ok(());
         }
-        GUESTS.insert(&writer, cid, this.clone())?;
+        GUESTS.insert(&mut writer, cid, this.clone())?;
         let old = this.cid.xchg(cid, Full);
-        let retired = GUESTS.remove(&writer, old, this);
+        let retired = GUESTS.remove(&mut writer, old, this);
         drop(writer);
         drop(retired);
         Ok(())
@@ -190,8 +193,8 @@ impl Guest {
 
     /// Takes the guest out of the table, and waits until no sender sees it any more.
     fn forget_cid(&self) {
-        let writer = Writer::lock();
-        let retired = GUESTS.remove(&writer, self.cid(), self);
+        let mut writer = Writer::lock();
+        let retired = GUESTS.remove(&mut writer, self.cid(), self);
         self.stats.retire();
         drop(writer);
         drop(retired);
@@ -356,14 +359,13 @@ impl Guest {
         let mut retries = 0;
         for _ in 0..MAX_LAST_PASSES {
             let before = self.stats.tx_retries.load(Relaxed);
-            self.tx_requeued.store(false, Relaxed);
             if !pass() {
                 return false;
             }
             if self.stats.tx_retries.load(Relaxed) != before {
                 retries += 1;
             }
-            if !self.tx_requeued.load(Relaxed) || retries >= MAX_LAST_RETRIES {
+            if !self.tx_unfinished.load(Relaxed) || retries >= MAX_LAST_RETRIES {
                 break;
             }
         }
@@ -455,6 +457,7 @@ impl CharDevice for Guest {
                 seqpacket_allow: Atomic::new(false),
                 rx_requeued: Atomic::new(false),
                 tx_requeued: Atomic::new(false),
+                tx_unfinished: Atomic::new(false),
                 credit_waits: Atomic::new(false),
                 released: Atomic::new(false),
                 stats: Counters::new(),
@@ -477,6 +480,9 @@ impl CharDevice for Guest {
         *this.debug_file.lock() = None;
         this.released.store(true, Relaxed);
         Self::drain_tx(this);
+        // What the guest sends from here on would come from a CID that is another's in a moment, and
+        // make sockets that nobody resets.
+        this.stop_queues();
         this.forget_cid();
         TransportRegistration::<VhostTransport>::reset_orphans();
     }

@@ -69,6 +69,7 @@ pub(super) fn run(guest: &Guest) {
     let batching = params::tx_batch();
     let limit = |size| used::batch_limit(size, RING_ARRAY_CAPACITY, PACKET_WEIGHT, batching);
     let Some(ring) = guest.device.lock_queue(QueueId::Tx).poll_ring(limit) else {
+        guest.tx_unfinished.store(false, Relaxed);
         return;
     };
 
@@ -79,6 +80,7 @@ pub(super) fn run(guest: &Guest) {
     let ring_stats = pass.run(ring);
     let rest = pass.finish(&ring_stats);
     drop(parts);
+    guest.tx_unfinished.store(rest.comes_back(), Relaxed);
     rest.take(guest);
     credit.let_go();
     rest.come_back(guest);
@@ -99,6 +101,8 @@ fn linger_limit(guest: &Guest, ring: &Ring<'_>) -> u32 {
 enum Rest {
     /// It comes back when it is told.
     Told,
+    /// It comes back after other work: its budget is spent.
+    OtherWork,
     /// It gives memory the time to be freed.
     ForMemory,
     /// It gives the guest the time to send more: microseconds.
@@ -109,7 +113,7 @@ impl Rest {
     /// Context: no lock held.
     fn take(self, guest: &Guest) {
         match self {
-            Rest::Told => (),
+            Rest::Told | Rest::OtherWork => (),
             Rest::ForMemory => kernel::time::delay::fsleep(RETRY_DELAY),
             Rest::Linger(us) => {
                 guest.device.linger(QueueId::Tx, us);
@@ -118,10 +122,16 @@ impl Rest {
     }
 
     fn come_back(self, guest: &Guest) {
-        if !matches!(self, Rest::Told) {
+        // For other work it was queued already.
+        if matches!(self, Rest::ForMemory | Rest::Linger(_)) {
             guest.tx_requeued.store(true, Relaxed);
             guest.device.kick(QueueId::Tx, &rcu::read_lock());
         }
+    }
+
+    /// Whether the worker comes back by itself.
+    fn comes_back(self) -> bool {
+        !matches!(self, Rest::Told)
     }
 }
 
@@ -341,6 +351,7 @@ impl<'a> TxPass<'a> {
             }
             if ring.exceeds_weight(self.spent, self.spent_bytes) {
                 self.guest.tx_requeued.store(true, Relaxed);
+                self.rest = Rest::OtherWork;
                 let packets = self.busy_packets();
                 self.parts.pace.unfinished(packets, self.bytes);
                 return ring.leave();

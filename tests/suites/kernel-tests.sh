@@ -10,7 +10,7 @@
 KT_CID=42
 # Port of the control connection when the host is the server.
 KT_PORT=5000
-# Limit of one run of a program, in seconds; single steps have 10 in the program.
+# Limit of one run of a program, in seconds; single steps have 60 in the program.
 KT_SECONDS=400
 
 # kt_run ROLE SKIPS...: one run of the program, the host being ROLE; what each side
@@ -69,7 +69,7 @@ kt_skips() {
 	for ((i = 0; i < $1; i++)); do printf '%s\n' --skip "$i"; done
 }
 
-# The programs search all symbols of the kernel for transports within the 10 s that
+# The programs search all symbols of the kernel for transports within the minute that
 # the other side waits, which an emulated guest may miss: they get the few lines
 # that they look for, as the kernel has them.
 # shellcheck disable=SC2016 # expanded where it is run

@@ -12,7 +12,7 @@
 parameters=/sys/module/vhost_vsock_rs/parameters
 combinations=$((1 << ${#PARAMETERS[@]}))
 # Cases that move data in all shapes, on many flows, in order and within credit, and
-# one that tells by counters whether a parameter does anything: half a second for all.
+# one that tells by counters whether a parameter does anything: a second or two for all.
 # One parameter more doubles the combinations, and the time.
 selection=(
 	shapes/both-ways

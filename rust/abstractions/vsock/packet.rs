@@ -146,10 +146,14 @@ impl Packet {
     }
 
     /// Shows the packet to vsockmon: its header as it stands, and as many bytes of payload behind
-    /// the offset as the header says. Source: `virtio_transport_deliver_tap_pkt()`.
+    /// the offset as the header says; not at all if there are fewer.
+    /// Source: `virtio_transport_deliver_tap_pkt()`.
     pub(crate) fn deliver_tap(&mut self) {
-        // SAFETY: The packet is valid and ours. A part of a packet is delivered on its own, so the
-        // mark of an earlier part is taken off first.
+        if self.header().len as usize > self.remaining() {
+            return;
+        }
+        // SAFETY: The packet is valid and ours, and has what its header says. A part of a packet is
+        // delivered on its own, so the mark of an earlier part is taken off first.
         unsafe {
             (*self.cb()).tap_delivered = false;
             bindings::virtio_transport_deliver_tap_pkt(self.as_raw());

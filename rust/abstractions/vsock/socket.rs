@@ -64,7 +64,7 @@ impl VsockSock {
     /// Source: `vhost_vsock_reset_orphans()`.
     ///
     /// Context: the table lock of connected sockets is held, the socket's own lock is not.
-    pub(crate) fn reset_orphan(&self) {
+    pub(super) fn reset_orphan(&self) {
         let vsk = self.as_raw();
         // SAFETY: The socket is valid, and cannot go away while the table lock is held. Its
         // fields are written without its lock, as in C: the peer will never write them again.

@@ -31,6 +31,8 @@ pub const CASES: &[Case] = &[
         .c_races("the sockets are reset before the worker has run what was kicked"),
     Case::new("lifetime/bytes-kicked-before-death-arrive", kicked_then_killed)
         .c_races("the sockets are reset before the worker has run what was kicked"),
+    Case::new("lifetime/passes-kicked-before-close-arrive", passes_then_closed)
+        .c_races("the sockets are reset before the worker has run what was kicked"),
     Case::new("lifetime/messages-before-close-stay-whole", messages_then_closed)
         .c_differs("reading after the reset loses a message for each error"),
     Case::new("lifetime/ioctls-from-eight-threads", ioctls_at_once),
@@ -238,6 +240,29 @@ fn kicked_then_killed(cx: &mut Context) -> Result<()> {
         std::mem::forget(guest);
         std::process::abort()
     })
+}
+
+/// Three times as many packets as one pass takes, kicked at once.
+fn passes_then_closed(cx: &mut Context) -> Result<()> {
+    const PACKETS: usize = 800;
+    const PIECE: usize = 64;
+    cx.c_differs_here();
+    for round in 0..cx.rounds(8, 300) {
+        cx.step(&format!("round {round}"));
+        let mut guest = cx.guest(Plan::default().size(1024))?;
+        let (mut flow, host) = guest.connect(&Host::listener(Kind::STREAM)?, 1)?;
+        let bytes = cx.bytes(PACKETS * PIECE);
+        for piece in bytes.chunks(PIECE) {
+            guest.hold_with(&mut flow, Op::RW, 0, piece)?;
+        }
+        guest.tx.flush();
+        drop(guest);
+        ensure!(
+            host.recv_exact(bytes.len())? == bytes,
+            "other bytes than were kicked came in round {round}"
+        );
+    }
+    Ok(())
 }
 
 fn messages_then_closed(cx: &mut Context) -> Result<()> {

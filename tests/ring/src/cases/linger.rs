@@ -5,7 +5,7 @@ use super::Case;
 use super::ours::NO_PARAMETERS;
 use crate::vocabulary::packet::HEADER;
 use crate::vocabulary::proc::{Parameter, counter, wait_until};
-use crate::vocabulary::{Context, Guest, Kind, Op, Packet, Plan, Session, patience};
+use crate::vocabulary::{Context, Guest, Kind, Op, Plan, Session, patience};
 use anyhow::{Result, ensure};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -49,11 +49,7 @@ const CROWD: usize = 16;
 /// Puts `count` packets of a byte into the TX ring, then kicks once if asked.
 fn burst(s: &mut Session, count: usize) -> Result<()> {
     for _ in 0..count {
-        let mut header = s.guest.header(&s.flow, Op::RW);
-        header.len = 1;
-        s.flow.sent += 1;
-        let payload = vec![1];
-        s.guest.queue(&Packet { header, payload }.encode())?;
+        s.guest.hold_with(&mut s.flow, Op::RW, 0, &[1])?;
     }
     s.guest.tx.flush();
     s.guest.drain()
@@ -104,9 +100,7 @@ fn credit_is_no_burst(cx: &mut Context) -> Result<()> {
     let _set = Parameter::set("tx_linger_us", "1000")?;
     let passes = grown(&mut s, "tx_passes", 1, |s| {
         for _ in 0..BURST {
-            let header = s.guest.header(&s.flow, Op::CREDIT_UPDATE);
-            let payload = Vec::new();
-            s.guest.queue(&Packet { header, payload }.encode())?;
+            s.guest.hold_with(&mut s.flow, Op::CREDIT_UPDATE, 0, &[])?;
         }
         s.guest.tx.flush();
         s.guest.drain()
@@ -289,11 +283,7 @@ fn turns(cx: &mut Context) -> Result<()> {
 
     let seen = lingers(&mut guest, "tx", CROWD, 0, |guest| {
         for flow in &mut flows {
-            let mut header = guest.header(flow, Op::RW);
-            header.len = 1;
-            flow.sent += 1;
-            let payload = vec![1];
-            guest.queue(&Packet { header, payload }.encode())?;
+            guest.hold_with(flow, Op::RW, 0, &[1])?;
         }
         guest.tx.flush();
         guest.drain()

@@ -101,15 +101,21 @@ impl Guest {
 
     /// Sends a packet on `flow`.
     pub fn say_with(&mut self, flow: &mut Flow, op: Op, flags: u32, payload: &[u8]) -> Result<()> {
+        self.hold_with(flow, op, flags, payload)?;
+        self.tx.flush();
+        Ok(())
+    }
+
+    /// Adds a packet on `flow` to the TX ring; it is not yet published.
+    pub fn hold_with(&mut self, flow: &mut Flow, op: Op, flags: u32, payload: &[u8]) -> Result<()> {
         let mut header = self.header(flow, op);
         header.len = payload.len() as u32;
         header.flags = flags;
         flow.sent = flow.sent.wrapping_add(payload.len() as u32);
         flow.told = flow.fwd_cnt;
-        self.send(&Packet {
-            header,
-            payload: payload.to_vec(),
-        })
+        let payload = payload.to_vec();
+        self.queue(&Packet { header, payload }.encode())?;
+        Ok(())
     }
 
     /// Sends bytes on a stream flow, waiting for credit as it must.
