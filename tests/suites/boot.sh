@@ -23,7 +23,7 @@ in_order() {
 
 # dial_until_ok FILE: connects every 10 ms, in the background.
 dial_until_ok() {
-	peer dial --cid "$cid" --port "$PEER_PORT" --attempts 1000000 --interval 10 --milliseconds 90000 >"$1" 2>&1 &
+	peer dial --cid "$cid" --port "$PEER_PORT" --attempts 1000000 --interval 10 --milliseconds $((90000 * VV_SLOW)) >"$1" 2>&1 &
 	dialler=$!
 }
 

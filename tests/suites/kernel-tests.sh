@@ -19,7 +19,7 @@ kt_run() {
 	local role=$1
 	shift
 	if [[ $role == server ]]; then
-		timeout "$KT_SECONDS" "$kt_program" --mode server --control-port "$KT_PORT" \
+		timeout $((KT_SECONDS * VV_SLOW)) "$kt_program" --mode server --control-port "$KT_PORT" \
 			--peer-cid "$KT_CID" "$@" >"$kt_dir/host" 2>&1 &
 		vv_wait 10 vv_listening "$KT_PORT"
 		l2_exec guest "$KT_SECONDS" "$kt_program" --mode client --control-host 10.0.2.2 \
@@ -28,7 +28,7 @@ kt_run() {
 		l2_exec guest "$KT_SECONDS" "$kt_program" --mode server \
 			--control-port "$L2_USER_PORT" --peer-cid 2 "$@" >"$kt_dir/guest" 2>&1 &
 		l2_exec guest 10 sh -c "until grep -qi ':$(printf '%04X' "$L2_USER_PORT") .* 0A ' /proc/net/tcp; do sleep 0.1; done"
-		timeout "$KT_SECONDS" "$kt_program" --mode client --control-host 127.0.0.1 \
+		timeout $((KT_SECONDS * VV_SLOW)) "$kt_program" --mode client --control-host 127.0.0.1 \
 			--control-port "$(l2_port guest)" --peer-cid "$KT_CID" "$@" >"$kt_dir/host" 2>&1
 	fi
 	# Not every child: the guest's QEMU is one too.
@@ -46,21 +46,29 @@ kt_outcome() {
 		END { print !ok ? "fail" : skip ? "skip" : "ok" }' "$kt_dir/$1"
 }
 
+# kt_failed ID
+kt_failed() {
+	[[ $(kt_outcome host "$1") == fail || $(kt_outcome guest "$1") == fail ]]
+}
+
+# kt_say: what each side said last.
+kt_say() {
+	tail -n 3 "$kt_dir/host" | sed 's/^/host says: /'
+	tail -n 3 "$kt_dir/guest" | sed 's/^/guest says: /'
+}
+
 # kt_report ROLE ID: the KTAP line of a case; fails if the case did.
 kt_report() {
-	local name="host $1: ${kt_cases[$2]}" host guest
-	host=$(kt_outcome host "$2")
-	guest=$(kt_outcome guest "$2")
-	case $host-$guest in
-	ok-ok) ktap_pass "$name" ;;
-	*fail*)
-		tail -n 3 "$kt_dir/host" | sed 's/^/host says: /' | ktap_comment
-		tail -n 3 "$kt_dir/guest" | sed 's/^/guest says: /' | ktap_comment
+	local name="host $1: ${kt_cases[$2]}"
+	if kt_failed "$2"; then
+		kt_say | ktap_comment
 		ktap_fail "$name"
 		return 1
-		;;
-	*) ktap_skip "$name" "said to be skipped by the program" ;;
-	esac
+	elif [[ $(kt_outcome host "$2")-$(kt_outcome guest "$2") == ok-ok ]]; then
+		ktap_pass "$name"
+	else
+		ktap_skip "$name" "said to be skipped by the program"
+	fi
 }
 
 # kt_skips COUNT: options that skip the first COUNT cases.
@@ -86,14 +94,22 @@ kt_prepare() {
 	modprobe vsock_loopback && vv_load && sh -c "$kt_fewer_symbols" && kt_new_guest
 }
 
-# kt_role ROLE: all cases, the host being ROLE.
+# kt_role ROLE: all cases, the host being ROLE. Some wait for no more than what the
+# kernel usually needs: one that fails is run once more, if VV_AGAIN allows that. What
+# failed first is in $VV_OUT/again, for the judge.
 kt_role() {
-	local id=0 skips
+	local id=0 skips tried=-1
 	while ((id < ${#kt_cases[@]})); do
 		mapfile -t skips < <(kt_skips "$id")
 		kt_run "$1" "${skips[@]}"
 		# All cases up to one that is not complete were run.
 		while ((id < ${#kt_cases[@]})); do
+			if ((VV_AGAIN > 0 && tried != id)) && [[ -z ${kt_single:-} ]] && kt_failed "$id"; then
+				tried=$id
+				kt_say >"$VV_OUT/said-$1-$id"
+				echo "host $1: ${kt_cases[$id]}" >>"$VV_OUT/again"
+				break
+			fi
 			kt_report "$1" "$id" || { id=$((id + 1)); break; }
 			id=$((id + 1))
 		done
