@@ -9,15 +9,18 @@
 . "$(dirname "$0")/lib/peer.sh"
 
 cid=42
+# Seqpackets of all connections may fill 16 MiB of windows, through which a digest has to
+# go on a slow machine.
+patience=$((60 * VV_SLOW))
 
 # host_moves ARGS...: a transfer that the host opens.
 host_moves() {
-	peer transfer --cid "$cid" --port "$PEER_PORT" --seed "$VV_SEED" "$@"
+	peer transfer --cid "$cid" --port "$PEER_PORT" --seed "$VV_SEED" --timeout "$patience" "$@"
 }
 
 # guest_moves ARGS...: a transfer that the guest opens.
 guest_moves() {
-	l2_exec a 100 peer transfer --cid 2 --port "$PEER_PORT" --seed "$VV_SEED" "$@"
+	l2_exec a 100 peer transfer --cid 2 --port "$PEER_PORT" --seed "$VV_SEED" --timeout "$patience" "$@"
 }
 
 nothing_is_left() {
