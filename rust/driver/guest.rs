@@ -126,10 +126,9 @@ pub(crate) struct Guest {
     cid: Atomic<u32>,
     pub(super) seqpacket_allow: Atomic<bool>,
     pub(super) rx_requeued: Atomic<bool>,
-    pub(super) tx_requeued: Atomic<bool>,
     /// The worker comes back for what the last pass over the TX queue left in it. Written at the end
     /// of each pass, so it says so until the next has ended.
-    pub(super) tx_unfinished: Atomic<bool>,
+    pub(super) tx_requeued: Atomic<bool>,
     /// The worker will soon look at the send queue by itself: soon enough for what only gives credit.
     credit_waits: Atomic<bool>,
     released: Atomic<bool>,
@@ -365,7 +364,7 @@ impl Guest {
             if self.stats.tx_retries.load(Relaxed) != before {
                 retries += 1;
             }
-            if !self.tx_unfinished.load(Relaxed) || retries >= MAX_LAST_RETRIES {
+            if !self.tx_requeued.load(Relaxed) || retries >= MAX_LAST_RETRIES {
                 break;
             }
         }
@@ -425,7 +424,7 @@ impl Backend for Guest {
                 rx::run(self);
             }
             QueueId::Tx => {
-                if !self.tx_requeued.xchg(false, Relaxed) {
+                if !self.tx_requeued.load(Relaxed) {
                     count!(self, tx_kicks += 1u32);
                 }
                 tx::run(self);
@@ -457,7 +456,6 @@ impl CharDevice for Guest {
                 seqpacket_allow: Atomic::new(false),
                 rx_requeued: Atomic::new(false),
                 tx_requeued: Atomic::new(false),
-                tx_unfinished: Atomic::new(false),
                 credit_waits: Atomic::new(false),
                 released: Atomic::new(false),
                 stats: Counters::new(),

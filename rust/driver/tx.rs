@@ -69,7 +69,7 @@ pub(super) fn run(guest: &Guest) {
     let batching = params::tx_batch();
     let limit = |size| used::batch_limit(size, RING_ARRAY_CAPACITY, PACKET_WEIGHT, batching);
     let Some(ring) = guest.device.lock_queue(QueueId::Tx).poll_ring(limit) else {
-        guest.tx_unfinished.store(false, Relaxed);
+        guest.tx_requeued.store(false, Relaxed);
         return;
     };
 
@@ -80,7 +80,9 @@ pub(super) fn run(guest: &Guest) {
     let ring_stats = pass.run(ring);
     let rest = pass.finish(&ring_stats);
     drop(parts);
-    guest.tx_unfinished.store(rest.comes_back(), Relaxed);
+    guest
+        .tx_requeued
+        .store(!matches!(rest, Rest::Told), Relaxed);
     rest.take(guest);
     credit.let_go();
     rest.come_back(guest);
@@ -124,14 +126,8 @@ impl Rest {
     fn come_back(self, guest: &Guest) {
         // For other work it was queued already.
         if matches!(self, Rest::ForMemory | Rest::Linger(_)) {
-            guest.tx_requeued.store(true, Relaxed);
             guest.device.kick(QueueId::Tx, &rcu::read_lock());
         }
-    }
-
-    /// Whether the worker comes back by itself.
-    fn comes_back(self) -> bool {
-        !matches!(self, Rest::Told)
     }
 }
 
@@ -350,7 +346,6 @@ impl<'a> TxPass<'a> {
                 }
             }
             if ring.exceeds_weight(self.spent, self.spent_bytes) {
-                self.guest.tx_requeued.store(true, Relaxed);
                 self.rest = Rest::OtherWork;
                 let packets = self.busy_packets();
                 self.parts.pace.unfinished(packets, self.bytes);
